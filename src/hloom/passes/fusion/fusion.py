@@ -34,6 +34,7 @@ from hloom.passes.fusion.group import Group
 from hloom.passes.fusion.recomputation import Recomputation, reads_twice
 from hloom.passes.fusion.row_groups import Limits, join_rows
 from hloom.passes.fusion.spans import Spans
+from hloom.passes.fusion.stored_values import recompute_stored_values
 from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Inserter
 from hloom.plan.evaluations import element_work
@@ -106,8 +107,7 @@ class InstructionFusion(Pass, name="fusion"):
 
     def fuse(self, computation: HloComputation, updates: Updates) -> bool:
         """Fuse the instructions of one computation."""
-        plan = _Plan(self, computation, updates)
-        return plan.materialize()
+        return _Plan(self, computation, updates).materialize()
 
 
 def control_computations(module: HloModule) -> list[HloComputation]:
@@ -121,10 +121,7 @@ def _in_place(p: HloInstruction) -> bool:
 
 
 def _gives_starts(p: HloInstruction) -> bool:
-    """Return whether a concatenation is used only as the start indices of gathers.
-
-    Its dimension is that of the index vectors, so that a gather reads one operand per component.
-    """
+    """Return whether a concatenation is the components of gathers' indices, which read one operand each."""
     (dimension,) = operation_of(p, Concatenate).dimensions
     return bool(p.users) and all(
         isinstance(u.operation, Gather)
@@ -132,11 +129,6 @@ def _gives_starts(p: HloInstruction) -> bool:
         and u.operation.index_vector_dim == dimension
         for u in p.users
     )
-
-
-def _is_ordered(p: HloInstruction) -> bool:
-    """Return whether an instruction has control dependencies, which keep it out of every fusion."""
-    return p.has_control_dependencies
 
 
 def _is_subview_alone(group: Group) -> bool:
@@ -167,16 +159,17 @@ class _Plan:
         for instruction in reversed(self.order):
             self.groups[instruction] = self.place(instruction)
         self.join_rows()
+        recompute_stored_values(self.all, self.consumers, self.position)
 
     def place(self, p: HloInstruction) -> list[Group]:
         """Return the groups of an instruction: those of its users that accept it, or a new one."""
         groups = self._placed(p)
-        for group in dict.fromkeys(g for u in p.users for g in self.groups[u]):
+        for group in self.consumers(p):
             group.waiting.discard(p)
         return groups
 
     def _placed(self, p: HloInstruction) -> list[Group]:
-        if isinstance(p.operation, (Dot, Convolution)) and not _is_ordered(p):
+        if isinstance(p.operation, (Dot, Convolution)) and not p.has_control_dependencies:
             group = self.epilogue_of(p)
             if group is not None:
                 group.hero = p
@@ -184,7 +177,7 @@ class _Plan:
                 return self.groups[next(iter(p.users))]
         if not self.fusible(p):
             return [self.open(p)]
-        users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
+        users = self.consumers(p)
         needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
         dense = [g for g in users if not self.reads_little(g, p)]
         few = self.costless(p) or (len(dense) < 2 and len(users) <= _MOST_COMPUTING)
@@ -246,7 +239,7 @@ class _Plan:
 
     def epilogue_of(self, dot: HloInstruction) -> Group | None:
         """Return the only group that consumes a product, if it can be the product's elementwise epilogue."""
-        groups = list(dict.fromkeys(g for u in dot.users for g in self.groups[u]))
+        groups = self.consumers(dot)
         if len(groups) != 1 or dot.is_root or not self.options.products(dot):
             return None
         (group,) = groups
@@ -292,7 +285,11 @@ class _Plan:
         """Create a group with an instruction as its root."""
         reduces, updates = isinstance(p.operation, Reduce), isinstance(p.operation, DynamicUpdateSlice)
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
-        accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p) and not self.is_subview(p)
+        accepts = (
+            (reduces or updates or self.loops(p))
+            and not p.has_control_dependencies
+            and not self.is_subview(p)
+        )
         group = Group(shape.dimensions if shape.is_array else (), accepts, reduces)
         group.outputs.append(p)
         if reduces or updates:
@@ -330,7 +327,7 @@ class _Plan:
         return is_fusible
 
     def _may_join(self, p: HloInstruction) -> bool:
-        if p.has_side_effect or _is_ordered(p) or not p.shape.is_static or p in self.early:
+        if p.has_side_effect or p.has_control_dependencies or not p.shape.is_static or p in self.early:
             return False
         if isinstance(p.operation, Constant):
             return p.shape.rank == 0
@@ -522,6 +519,10 @@ class _Plan:
         """Return the groups that must run after a group, by uses or control dependencies."""
         after = (u for o in group.outputs for u in (*o.users, *o.control_successors))
         return dict.fromkeys(g for u in after for g in self.groups[u])
+
+    def consumers(self, p: HloInstruction) -> list[Group]:
+        """Return the groups of the users of an instruction."""
+        return list(dict.fromkeys(g for u in p.users for g in self.groups[u]))
 
     # -- rows
 
