@@ -23,10 +23,10 @@ from hloom.proofs.degrees import Degree, largest, product, total
 from hloom.proofs.field import Residues
 from hloom.proofs.prints import Prints
 
-MOST_PLACES: Final = 1 << 12
-"""Maximum number of places of which an element may be replaced at each."""
+MOST_DESTINATIONS: Final = 1 << 12
+"""Maximum number of destinations of updates that are looked at."""
 MOST_CHANGES: Final = 1 << 24
-"""Maximum number of elements at all these places."""
+"""Maximum number of elements of all of them."""
 
 Equality: TypeAlias = Callable[[Residues, Residues], Residues]
 """Returns whether integers are equal to known numbers."""
@@ -36,8 +36,8 @@ Combine: TypeAlias = Callable[[Prints, Prints], Prints]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place of updates, at which an element of a region is replaced by at most one of them.
+class Destination:
+    """Elements that updates may replace, each by at most one of them.
 
     Attributes:
         region: the elements.
@@ -111,10 +111,10 @@ class Places:
     @property
     def are_few(self) -> bool:
         """Whether they are few enough to be looked at one by one."""
-        return self.count <= MOST_PLACES and self.count * math.prod(self.sizes) <= MOST_CHANGES
+        return self.count <= MOST_DESTINATIONS and self.count * math.prod(self.sizes) <= MOST_CHANGES
 
-    def each(self, equal: Equality) -> Iterator[Place]:
-        """Yield each place.
+    def each(self, equal: Equality) -> Iterator[Destination]:
+        """Yield each destination.
 
         There is one for every slice that batch dimensions of the array do not number, and for every first
         position of slices that are wider than one element.
@@ -127,18 +127,18 @@ class Places:
             positions = dict(zip(self.batch, chosen, strict=True))
             positions |= {axis: self._along(d, 0, self.widths[d]) for d, axis in self.axes.items()}
             first = dict(zip(self.wide, firsts, strict=True))
-            yield Place(
+            yield Destination(
                 tuple([self._range(d, first) for d in range(len(self.sizes))]),
                 tuple([positions[axis] for axis in range(len(positions))]),
                 self._is_there(first, chosen, equal),
             )
 
     def changed(self, old: Prints, updates: Prints, combine: Combine, equal: Equality) -> Prints:
-        """Return an array with the changes of all places."""
+        """Return an array with the changes of all destinations."""
         residues, degrees = old.residues.copy(), [old.degree]
-        for place in self.each(equal):
-            change, degree = place.change(old, updates, combine)
-            residues[place.region] = field.add(residues[place.region], change)
+        for destination in self.each(equal):
+            change, degree = destination.change(old, updates, combine)
+            residues[destination.region] = field.add(residues[destination.region], change)
             degrees.append(degree)
         terms = total([largest(degrees)], self.count + 1)
         return Prints(residues, degree=product([terms, Degree(len(self.components))]))
