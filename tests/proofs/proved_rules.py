@@ -50,7 +50,7 @@ PROGRAMS: Final = 16
 LATE: Final = f"not decided in {SECONDS} s"
 MOST_LATE: Final = 2
 """Number of proofs from an example that are given up before all later ones are, of higher ranks mostly."""
-RULE_EFFORT: Final = 200_000_000
+RULE_EFFORT: Final = 600_000_000
 """Steps for a rule after which all proofs of programs of other ranks are given up."""
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ EFFORT: Final = 3_000_000
 """Limit on z3's steps for a question; a second or so. Beyond it nothing is known, on every machine alike."""
 QUESTION: Final = 5_000
 """Steps that each question counts as, besides z3's: what it takes to come to it."""
-MOST_EFFORT: Final = 30_000_000
+MOST_EFFORT: Final = 100_000_000
 """Limit on the steps of one proof."""
 
 Formula: TypeAlias = Any
