@@ -173,7 +173,7 @@ def processor_seconds() -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is proved of a program of a rank, why no more, and the steps that it took."""
+    """The verdict on a program of a rank, the reason if it is open, and the steps of the proof."""
 
     relation: Relation
     reason: str
@@ -182,7 +182,7 @@ class Judgement:
 
     @property
     def is_late(self) -> bool:
-        """Whether the proof was given up."""
+        """Return whether the proof reached a limit of time or steps."""
         return self.reason in (LATE, TOO_MANY_STEPS)
 
 

@@ -82,7 +82,7 @@ def test_a_question_is_asked_once_but_for_names() -> None:
 
 
 def test_steps_are_those_of_questions_that_were_answered_before_too() -> None:
-    """What a proof costs does not depend on the proofs before it."""
+    """The number of steps of a proof is the same whether or not its questions were cached."""
     question = [is_zero(A * A + B * B - Polynomial.constant(97 * 89)), at_least_zero(A - B)]
     costs: list[int] = []
     for _ in "ab":

@@ -1,4 +1,4 @@
-"""The places at which updates of a scatter may be, where its indices depend on the program's arguments.
+"""The elements that updates of a scatter may replace, where its indices depend on the program's arguments.
 
 An element that a scatter updates is a polynomial: for each place at which an update may replace it, its
 change there times a predicate, whether the update is there, that is, whether its indices equal those of the
@@ -95,7 +95,7 @@ class Places:
 
     @property
     def fits(self) -> bool:
-        """Whether windows are not larger than the array."""
+        """Return whether no window exceeds the array in any dimension."""
         return all(width <= size for width, size in zip(self.widths, self.sizes, strict=True))
 
     @property
@@ -110,7 +110,7 @@ class Places:
 
     @property
     def are_few(self) -> bool:
-        """Whether they are few enough to be looked at one by one."""
+        """Return whether the destinations, and the elements of all, are within their limits."""
         return self.count <= MOST_DESTINATIONS and self.count * math.prod(self.sizes) <= MOST_CHANGES
 
     def each(self, equal: Equality) -> Iterator[Destination]:

@@ -21,6 +21,8 @@ from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, nest_kernel
 from hloom.codegen.types import storage_bytes, storage_type, to_storage
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.gather_scatter import Gather
+from hloom.operations.movement import Concatenate, Transpose
 from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
 from hloom.plan.kernel import KernelParts
@@ -73,8 +75,8 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
     ``reduced``: members may be reductions of such rows, which are unrolled.
     """
     inputs, roots, members = parts.inputs, parts.roots, parts.members
-    moved = any(m.opcode in ("concatenate", "transpose") for m in members)
-    nested = any(is_nested(m) or (m.opcode == "gather" and not moved) for m in members)
+    moved = any(isinstance(m.operation, Concatenate | Transpose) for m in members)
+    nested = any(is_nested(m) or (isinstance(m.operation, Gather) and not moved) for m in members)
     if len(space.variables) < 2 or (nested and not reduced):
         return None
     columns, width = 0, 1
