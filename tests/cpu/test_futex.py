@@ -17,7 +17,7 @@ from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.llvm import generate, generate_module
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.runtime.routines.processor import futex_wait, futex_wait_for, futex_wake
-from hloom.cpu.runtime.support import support_code
+from hloom.cpu.runtime.support_code import support_code
 
 
 @routine(exported=True, word=PTR)

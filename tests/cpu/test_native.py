@@ -20,7 +20,7 @@ from hloom.cpu.jit.llvm import generate
 from hloom.cpu.jit.loader import Image
 from hloom.cpu.native import compile_or_load
 from hloom.cpu.runtime.entry import Signature
-from hloom.cpu.runtime.support import support_code
+from hloom.cpu.runtime.support_code import support_code
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
 from tests.arrays import f32

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import struct
 import sys
 from collections.abc import Mapping
@@ -194,9 +193,12 @@ def host() -> Target:
     return reproducible_target(target) if reproducible else target
 
 
+_PUNCTUATION: Final = str.maketrans("", "", "._-")
+
+
 def _letters(name: str) -> str:
     """Return the name of a feature without punctuation: Linux writes sse4_1, LLVM sse4.1."""
-    return re.sub("[._-]", "", name)
+    return name.translate(_PUNCTUATION)
 
 
 _MODEL_KEYS: Final = (

@@ -150,9 +150,9 @@ def _compile(
     module: HloModule, target: Target, level: int, dump: Dump | None, keeps_packed: bool
 ) -> tuple[Inspection, Entry]:
     """Verify, optimize and compile a module; return its forms and its code."""
+    begin_support()
     from hloom.cpu.jit.compilation import compile_module, optimize
 
-    begin_support()
     with phase("verification", "rules"):
         module.verify()
     with phase("verification", "values in flight"):

@@ -23,7 +23,7 @@ import struct
 import sys
 import time
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -44,8 +44,10 @@ _TEMPORARY_SECONDS: Final = 3600.0
 """Age from which a temporary file is taken to be left behind by a process that died."""
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
-PACKAGES_OUTSIDE_KEY: Final = frozenset(("debug", "fuzzing", "proofs", "tools"))
-"""Packages that the compiler does not import; their sources are not part of the cache's key."""
+PACKAGES_OUTSIDE_KEY: Final = frozenset(("debug", "fuzzing", "jax", "jaxlib", "proofs", "sharding", "tools"))
+"""Packages that the compiler does not import; their sources are not part of the key of its programs."""
+_PACKAGE: Final = str(Path(__file__).parents[2])
+"""The folder of hloom."""
 _KEPT_PART: Final = 0.75
 """Fraction of the size limit that eviction leaves."""
 _OPEN: Final = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"))
@@ -301,24 +303,46 @@ def key_of(*parts: str | bytes) -> str:
 @cache
 def compiler_identity() -> str:
     """Return a digest of the sizes and times of the compiler's files and of its dependencies' files."""
-    package = Path(__file__).parents[2]
-    described: list[str] = []
-    skipped = PACKAGES_OUTSIDE_KEY | {"__pycache__"}
-    folders = [str(package)]
-    while folders:
-        with os.scandir(folders.pop()) as files:
-            for file in files:
-                if file.name.endswith(".py"):
-                    described.append(_described(file.path, file.stat()))
-                elif file.name not in skipped and file.is_dir(follow_symlinks=False):
-                    folders.append(file.path)
+    described = _sources(_PACKAGE, PACKAGES_OUTSIDE_KEY)
     for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes", "jaxlib"):
         for folder in sys.path:
             path = os.path.join(folder, dependency)
-            if os.path.isdir(path):
+            with suppress(OSError):
                 described.append(_described(path, os.stat(path)))
                 break
-    return _DIGEST("\n".join(sorted(described)).encode()).hexdigest()
+    return _digest(described)
+
+
+@cache
+def identity_of(*packages: str) -> str:
+    """Return a digest of the sizes and times of the files of packages outside of `compiler_identity`.
+
+    What they take part in compiling has it in its key.
+    """
+    return _digest([line for package in packages for line in _sources(f"{_PACKAGE}/{package}")])
+
+
+def _sources(package: str, excluded: Collection[str] = ()) -> list[str]:
+    """Return a line for each file of a package, without some of the packages in it."""
+    lines: list[str] = []
+    skipped = {"__pycache__", *excluded}
+    folders = [package]
+    for folder in folders:
+        descriptor = os.open(folder, os.O_RDONLY)  # in an open folder, files take a sixth less time
+        try:
+            with os.scandir(descriptor) as files:
+                for file in files:
+                    if file.name.endswith(".py"):
+                        lines.append(_described(f"{folder}/{file.name}", file.stat()))
+                    elif file.name not in skipped and file.is_dir(follow_symlinks=False):
+                        folders.append(f"{folder}/{file.name}")
+        finally:
+            os.close(descriptor)
+    return lines
+
+
+def _digest(lines: list[str]) -> str:
+    return _DIGEST("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def _described(path: str, status: os.stat_result) -> str:

@@ -8,18 +8,20 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from hloom.codegen.target import OPTIMIZED, QUICK, Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.jit.relocation import LoadError
+from hloom.hooks import EntryPoint
 from hloom.lifetime import keep_for_ever
 
-if TYPE_CHECKING:
-    from hloom.codegen.llvm.routines import Routine
+# Imported on a cache miss only:
+_support_code: Final[EntryPoint[[Target], str]] = EntryPoint("hloom.cpu.runtime.support_code:support_code")
+_generate: Final[EntryPoint[..., bytes]] = EntryPoint("hloom.cpu.jit.llvm:generate")
 
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
@@ -51,9 +53,29 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def begin_support() -> None:
-    """Start a thread that loads or compiles the run time's native code."""
+    """Start a thread that compiles the run time's native code, if it is neither loaded nor in the cache."""
     if not _loaded:
-        threading.Thread(target=support, name="hloom support").start()
+        begin_code("support", support, _support_code.resolve)
+
+
+def begin_code(kind: str, load: Callable[[], object], import_emitters: Callable[[], object]) -> bool:
+    """Start a thread that loads native code if it has to be compiled; return whether that is so.
+
+    The thread imports nothing, as concurrent imports of the same modules may deadlock: what it needs is
+    imported before.
+
+    Args:
+        kind: see `load_code`.
+        load: loads the code.
+        import_emitters: imports what emits it.
+    """
+    cache = configured_cache()
+    if cache is not None and cache.get(_key(kind)) is not None:
+        return False
+    import_emitters()
+    _generate.resolve()
+    threading.Thread(target=load, name=f"hloom {kind.partition(' ')[0]}").start()
+    return True
 
 
 def load_code(kind: str, emit: Callable[[], str], external: Callable[[str], int | None]) -> LoadedObject:
@@ -73,18 +95,10 @@ def load_code(kind: str, emit: Callable[[], str], external: Callable[[str], int 
             return LoadedObject(entry.parts, external)
         except LoadError:
             pass  # compile again
-    from hloom.cpu.jit.llvm import generate
-
-    code = generate(emit(), host(), promoted=True, level=QUICK if cache is None else OPTIMIZED)
+    code = _generate(emit(), host(), promoted=True, level=QUICK if cache is None else OPTIMIZED)
     if cache is not None:
         cache.put(key, Entry({}, [code]))
     return LoadedObject([code], external)
-
-
-def is_compiled(kind: str) -> bool:
-    """Return whether the native code of a kind is in the cache; see `load_code`."""
-    cache = configured_cache()
-    return cache is not None and cache.get(_key(kind)) is not None
 
 
 def _key(kind: str) -> str:
@@ -92,40 +106,4 @@ def _key(kind: str) -> str:
 
 
 def _load() -> LoadedObject:
-    return load_code("support", lambda: support_code(host()), address_of)
-
-
-def support_code(target: Target) -> str:
-    """Return the LLVM IR of the run time for a target."""
-    from hloom.codegen.llvm.routines import routines_of
-    from hloom.cpu.runtime.routines import (
-        clock,
-        entry,
-        exchange,
-        foreign,
-        gang,
-        host,
-        interruption,
-        library,
-        memory,
-        pool,
-        rendezvous,
-    )
-
-    files = clock, entry, exchange, foreign, gang, host, interruption, library, memory, pool, rendezvous
-    return emitted_code(target, [r for r in routines_of(*files) if r.exported])
-
-
-def pool_code(target: Target) -> str:
-    """Return the LLVM IR of the thread pool alone."""
-    from hloom.cpu.runtime.routines.pool import hloom_parallel, hloom_pool_stop
-
-    return emitted_code(target, [hloom_parallel, hloom_pool_stop])
-
-
-def emitted_code(target: Target, exported: Iterable[Routine]) -> str:
-    """Return the LLVM IR of routines and of the routines that they call."""
-    from hloom.codegen.llvm.printer import print_module
-    from hloom.codegen.llvm.routines import Library
-
-    return print_module(Library(target).add(exported))
+    return load_code("support", lambda: _support_code(host()), address_of)

@@ -29,6 +29,7 @@ from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import implements
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.pjrt.handles import object_at
+from hloom.jax.pjrt.native import plugin_identity
 from hloom.jax.programs.compiled import Compiled, DistributedDevices, Interface, compile_artifact
 from hloom.jax.programs.executables import LoadedExecutable
 
@@ -123,7 +124,7 @@ def cache_program(compiled: Compiled) -> None:
 def _key(identity: bytes, options: PjrtCompileOptions) -> str:
     """Return the cache key of a program: a digest of its identity and of the options that change its code."""
     sharding = f"{options.num_replicas} {options.num_partitions} {options.open_parameters}"
-    return key_of("jax", identity, sharding, host().identity)
+    return key_of("jax", plugin_identity(), identity, sharding, host().identity)
 
 
 def _look_up(key: str) -> Compiled | None:

@@ -21,6 +21,7 @@ from hloom.jax.devices.client import Client
 from hloom.jax.pjrt.api import implements, permanent_address
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.pjrt.handles import Handle, Text, object_at
+from hloom.jax.pjrt.native import plugin_identity
 from hloom.jax.programs.compiled import Compiled, Interface
 from hloom.jax.programs.executables import LoadedExecutable, executable_at
 
@@ -92,7 +93,7 @@ def _cache(entry: Entry) -> None:
 
 
 def _compiler() -> str:
-    return key_of("executable", host().identity)
+    return key_of("executable", plugin_identity(), host().identity)
 
 
 @implements("Executable_Serialize")

@@ -8,18 +8,29 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from hloom.codegen.target import host
+from hloom.codegen.target import Target, host
+from hloom.cpu.jit.cache import identity_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.recycled_memory import recycling_limit
 from hloom.cpu.runtime.structs import RECYCLED
-from hloom.cpu.runtime.support import emitted_code, is_compiled, load_code, support
+from hloom.cpu.runtime.support import begin_code, load_code, support
 from hloom.errors import HloError
+from hloom.hooks import EntryPoint
 from hloom.lifetime import keep_for_ever
 
-_KIND: Final = "pjrt"
+if TYPE_CHECKING:
+    from hloom.codegen.llvm.routines import Routine
+
+PLUGIN_PACKAGES: Final = ("jax", "jaxlib", "sharding")
+"""Packages whose sources are part of the plug-in's cache keys, beside those of the compiler."""
+
+# Imported on a cache miss only:
+_routines: Final[EntryPoint[[], list[Routine]]] = EntryPoint("hloom.jax.pjrt.routines:exported_routines")
+_emit_text: Final[EntryPoint[[Target, list[Routine]], str]] = EntryPoint(
+    "hloom.cpu.runtime.support_code:emitted_code"
+)
 
 loading: Final = threading.Lock()
 _loaded: Final[list[Native]] = []
@@ -33,7 +44,7 @@ class Native:
     """
 
     def __init__(self) -> None:
-        self._loaded = load_code(_KIND, _emit, _external)
+        self._loaded = load_code(_kind(), _emit, _external)
         self.symbols = self._loaded.symbols
         self._functions: dict[str, Any] = {}
         self._pool = RECYCLED.allocate(limit=recycling_limit())
@@ -88,20 +99,26 @@ def native() -> Native:
 
 def begin_native() -> bool:
     """Start a thread that compiles the native code; return false if the code is loaded or cached already."""
-    if _loaded or is_compiled(_KIND):
-        return False
-    import_module(
-        "hloom.cpu.jit.llvm"
-    )  # not in the thread: concurrent imports of the same modules may deadlock
-    threading.Thread(target=native, name="hloom native code").start()
-    return True
+    return not _loaded and begin_code(_kind(), native, _import_emitters)
+
+
+def _import_emitters() -> None:
+    _emit_text.resolve()
+    _routines()
+
+
+def plugin_identity() -> str:
+    """Return the digest of the plug-in's own sources, for cache keys."""
+    return identity_of(*PLUGIN_PACKAGES)
+
+
+def _kind() -> str:
+    return f"pjrt {plugin_identity()}"
 
 
 def _emit() -> str:
-    """Return the LLVM IR of the native code, which is emitted on a cache miss only."""
-    from hloom.jax.pjrt.routines import exported_routines
-
-    return emitted_code(host(), exported_routines())
+    """Return the LLVM IR of the native code."""
+    return _emit_text(host(), _routines())
 
 
 def _external(name: str) -> int | None:

@@ -24,7 +24,7 @@ from hloom.cpu.jit.llvm import check_intrinsics, generate, simplified_names
 from hloom.cpu.program import ENTRY, NativeProgram, emit_program
 from hloom.cpu.runtime.routines.pool import hloom_parallel, hloom_pool_stop
 from hloom.cpu.runtime.structs import CONTEXT, POOL
-from hloom.cpu.runtime.support import pool_code
+from hloom.cpu.runtime.support_code import pool_code
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.tools.commands.c_header import header_text
