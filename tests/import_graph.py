@@ -1,7 +1,7 @@
 """The import graph of hloom's sources, for the tests of layers, of cycles and of the cache's key.
 
 An import counts wherever it stands: at the top of a file, in a function, under ``if TYPE_CHECKING:``, and as
-the name of a module in ``EntryPoint("a.b:c")`` or ``import_module("a.b")``.
+the name of a module in ``EntryPoint("a.b:c")``, ``import_module("a.b")`` or ``imported_from("a.b", …)``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[1] / "src"
-_NAMING = {"EntryPoint", "import_module", "__import__"}
+_NAMING = {"EntryPoint", "import_module", "imported_from", "__import__"}
 """Functions whose first argument names a module."""
 
 

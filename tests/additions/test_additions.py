@@ -29,9 +29,11 @@ def run(package: Path, script: str) -> str:
     return done.stdout
 
 
-def test_an_operation_with_an_emitter_takes_two_files(tmp_path: Path) -> None:
-    """A declaration and an emitter; nothing names either of them."""
+def test_an_operation_with_an_emitter_takes_two_files_and_a_line(tmp_path: Path) -> None:
+    """A declaration, and an emitter, which a line names by the opcode."""
     package = copied(tmp_path)
+    with (package / "cpu" / "emitters.py").open("a") as file:
+        file.write('KERNELS.imported_from("hloom.cpu.kernels.outer_kernel", "outer-sum")\n')
     shutil.copy(HERE / "outer_operation.py", package / "operations" / "outer_operation.py")
     shutil.copy(HERE / "outer_kernel.py", package / "cpu" / "kernels" / "outer_kernel.py")
     assert run(package, "use_operation.py") == f"used {package}\n"

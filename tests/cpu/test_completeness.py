@@ -10,7 +10,7 @@ from hloom.codegen.elementwise.registry import LOWERINGS
 from hloom.cpu import emitters  # noqa: F401
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import KERNELS
-from hloom.cpu.runtime.host import HOST_OPERATIONS
+from hloom.cpu.runtime.context import HOST_OPERATIONS
 from hloom.ir.operation import REGISTRY
 from hloom.tools.pages.op_example import example_of
 from tests.native_runs import Native

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from hloom.analysis.scalar_computations import applies_expressions
-from hloom.cpu.kernels.attention.attention_plan import has_attention_kernel
-from hloom.cpu.kernels.attention.gradient_plan import has_gradient_kernel
-from hloom.cpu.kernels.convolution.convolution import can_end_in_more
-from hloom.cpu.kernels.dot.gemm import product_of
-from hloom.cpu.kernels.dot.matrix_product import has_kernel
+from hloom.hooks import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.collectives.collective_simplifier import CollectiveSimplifier
 from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCustomCalls
@@ -71,6 +67,18 @@ from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.simplify.indexing_simplifiers import GatherSimplifier, ScatterSimplifier, SortSimplifier
 from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
 from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
+
+# What the kernels of products accept; their modules are imported for the first program with a product.
+_PREDICATE: TypeAlias = EntryPoint[[HloInstruction], bool]
+has_kernel: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.dot.matrix_product:has_kernel")
+product_of: Final[EntryPoint[[HloInstruction], object]] = EntryPoint("hloom.cpu.kernels.dot.gemm:product_of")
+can_end_in_more: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.convolution.convolution:can_end_in_more")
+has_attention_kernel: Final[_PREDICATE] = EntryPoint(
+    "hloom.cpu.kernels.attention.attention_plan:has_attention_kernel"
+)
+has_gradient_kernel: Final[_PREDICATE] = EntryPoint(
+    "hloom.cpu.kernels.attention.gradient_plan:has_gradient_kernel"
+)
 
 
 def is_product(dot: HloInstruction) -> bool:

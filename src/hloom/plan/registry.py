@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from hloom.errors import HloError
@@ -40,11 +41,24 @@ Emit: TypeAlias = Callable[[Program, KernelPlan], None]
 
 
 class Kernels(Generic[Program, Target]):
-    """The kernels of one target by the opcode of the hero; registering an opcode twice is an error."""
+    """The kernels of one target by the opcode of the hero; registering an opcode twice is an error.
+
+    A kernel's module is imported when a program has the opcode.
+
+    Attributes:
+        modules: the module of each kernel that is imported so, by opcode.
+    """
 
     def __init__(self, target: str) -> None:
         self.target = target
         self._kernels: dict[str, Kernel[Program, Target]] = {}
+        self.modules: dict[str, str] = {}
+
+    def imported_from(self, module: str, *opcodes: str) -> None:
+        """Name the module that registers the kernels of some opcodes, to import for a program with one."""
+        for opcode in opcodes:
+            if self.modules.setdefault(opcode, module) != module:
+                raise self._registered_twice(opcode)
 
     def register(
         self,
@@ -57,20 +71,25 @@ class Kernels(Generic[Program, Target]):
         def enter(emit: Emit[Program]) -> Emit[Program]:
             for opcode in opcodes:
                 if opcode in self._kernels:
-                    message = f"{self.target} has a kernel for {opcode} already"
-                    raise HloError(message, rule="plan.kernel-registered-twice")
+                    raise self._registered_twice(opcode)
                 self._kernels[opcode] = Kernel(emit, fuses, workspace)
             return emit
 
         return enter
 
+    def _registered_twice(self, opcode: str) -> HloError:
+        message = f"{self.target} has a kernel for {opcode} already"
+        return HloError(message, rule="plan.kernel-registered-twice")
+
     def __contains__(self, opcode: str) -> bool:
-        return opcode in self._kernels
+        return opcode in self._kernels or opcode in self.modules
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kernels)
+        return iter({**self.modules, **self._kernels})
 
     def __getitem__(self, opcode: str) -> Kernel[Program, Target]:
+        if opcode not in self._kernels and opcode in self.modules:
+            import_module(self.modules[opcode])
         return self._kernels[opcode]
 
     def hero(self, i: HloInstruction) -> HloInstruction:
@@ -79,8 +98,7 @@ class Kernels(Generic[Program, Target]):
             return i
         body = i.called_computations[0]
         for member in body.instructions:
-            kernel = self._kernels.get(member.opcode)
-            if kernel is not None and kernel.fuses:
+            if member.opcode in self and self[member.opcode].fuses:
                 return member
         return body.root
 
@@ -94,9 +112,10 @@ class Kernels(Generic[Program, Target]):
 
     def serves(self, i: HloInstruction) -> bool:
         """Return true if a kernel is registered for an instruction."""
-        return self.key(i) in self._kernels
+        return self.key(i) in self
 
     def workspace(self, i: HloInstruction, target: Target) -> int:
         """Return the size in bytes of the scratch memory of an instruction's kernel on a target."""
-        kernel = self._kernels.get(self.key(i))
-        return kernel.workspace(i, target) if kernel is not None and kernel.workspace is not None else 0
+        key = self.key(i)
+        workspace = self[key].workspace if key in self else None
+        return workspace(i, target) if workspace is not None else 0

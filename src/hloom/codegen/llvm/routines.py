@@ -7,7 +7,7 @@ emits a call and adds the callee to the module, which thus holds what its export
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -26,10 +26,16 @@ Body: TypeAlias = Callable[..., Operand | Fields | None]
 
 
 class Library(Module):
-    """A module of routines."""
+    """A module of routines.
 
-    def __init__(self, target: Target) -> None:
+    Args:
+        target: the machine.
+        linked: names of exported routines of another module, which the loader links to this one.
+    """
+
+    def __init__(self, target: Target, linked: Collection[str] = ()) -> None:
         super().__init__(target)
+        self._linked = linked
         self.alignment = PTR.size  # routines have numbers, pointers and structs in stack memory, no vectors
         self._called: dict[str, Routine] = {}
 
@@ -38,10 +44,13 @@ class Library(Module):
         waiting = list(routines)
         while waiting:
             for callee in waiting:
-                if callee.name not in self.functions:
+                if self._is_missing(callee.name):
                     callee.emit(self)
-            waiting = [callee for name, callee in self._called.items() if name not in self.functions]
+            waiting = [callee for name, callee in self._called.items() if self._is_missing(name)]
         return self
+
+    def _is_missing(self, name: str) -> bool:
+        return name not in self.functions and name not in self._linked
 
     def call(self, callee: Routine) -> None:
         """Record a callee."""

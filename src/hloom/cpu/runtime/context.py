@@ -17,6 +17,17 @@ NATIVE_COLLECTIVES: Final = frozenset(
     ("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter")
 )
 """Collectives with native implementations."""
+_HOST_OPCODES: Final = """
+    all-gather-start all-gather-done all-reduce-start all-reduce-done collective-permute-start
+    collective-permute-done collective-reduce ragged-all-to-all async-start async-done
+    send send-done recv recv-done infeed outfeed
+    bitcast get-dimension-size map rng-get-and-update-state set-dimension-size
+"""
+HOST_OPERATIONS: Final = tuple(_HOST_OPCODES.split())
+"""Operations that the host evaluates: communication, and operations that no pass expanded.
+
+So are custom calls of functions that the compiler does not know.
+"""
 
 
 class Context:

@@ -26,6 +26,7 @@ from hloom.analysis.in_flight import ends_a_start
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.llvm import I32, I64, PTR
 from hloom.cpu.program import HOST, KERNELS, KernelCall, ProgramEmitter
+from hloom.cpu.runtime.context import HOST_OPERATIONS
 from hloom.cpu.runtime.placeholders import MOST_BYTES, Placeholders
 from hloom.cpu.runtime.support import support
 from hloom.evaluate.evaluator import Evaluator
@@ -45,17 +46,6 @@ if TYPE_CHECKING:
 HOST_FUNCTION: Final = "hloom_host"
 FAILED: Final = 1 << 32
 """Flag in the number of a call whose C function failed or returned a future; see ``routines/foreign.py``."""
-_OPCODES: Final = """
-    all-gather-start all-gather-done all-reduce-start all-reduce-done collective-permute-start
-    collective-permute-done collective-reduce ragged-all-to-all async-start async-done
-    send send-done recv recv-done infeed outfeed
-    bitcast get-dimension-size map rng-get-and-update-state set-dimension-size
-"""
-HOST_OPERATIONS: Final = tuple(_OPCODES.split())
-"""Operations that the host evaluates: communication, and operations that no pass expanded.
-
-So are custom calls of functions that the compiler does not know.
-"""
 
 
 # -- emitting

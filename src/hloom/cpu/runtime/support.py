@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from hloom.codegen.target import OPTIMIZED, QUICK, Target, host
+from hloom.codegen.target import QUICK, Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.loader import LoadedObject
@@ -20,7 +20,9 @@ from hloom.hooks import EntryPoint
 from hloom.lifetime import keep_for_ever
 
 # Imported on a cache miss only:
-_support_code: Final[EntryPoint[[Target], str]] = EntryPoint("hloom.cpu.runtime.support_code:support_code")
+_support_code: Final[EntryPoint[[Target], list[tuple[str, int]]]] = EntryPoint(
+    "hloom.cpu.runtime.support_code:support_code"
+)
 _generate: Final[EntryPoint[..., bytes]] = EntryPoint("hloom.cpu.jit.llvm:generate")
 
 _loading: Final = threading.Lock()
@@ -78,14 +80,16 @@ def begin_code(kind: str, load: Callable[[], object], import_emitters: Callable[
     return True
 
 
-def load_code(kind: str, emit: Callable[[], str], external: Callable[[str], int | None]) -> LoadedObject:
+def load_code(
+    kind: str, emit: Callable[[], list[tuple[str, int]]], external: Callable[[str], int | None]
+) -> LoadedObject:
     """Load native code of the run time from the cache, or compile it and add it to the cache.
 
-    Without a cache every process compiles it: quickly, into code that is 2 % slower.
+    Without a cache every process compiles it: quickly, into code that is 2 % slower at a call of a program.
 
     Args:
         kind: the kind of code, part of the cache key.
-        emit: returns the LLVM IR to compile.
+        emit: returns the LLVM IR of each object, with the optimization level of its code.
         external: returns the address of a function that the code declares; None if unknown.
     """
     cache = configured_cache()
@@ -95,10 +99,13 @@ def load_code(kind: str, emit: Callable[[], str], external: Callable[[str], int 
             return LoadedObject(entry.parts, external)
         except LoadError:
             pass  # compile again
-    code = _generate(emit(), host(), promoted=True, level=QUICK if cache is None else OPTIMIZED)
+    codes = [
+        _generate(text, host(), promoted=True, level=QUICK if cache is None else level)
+        for text, level in emit()
+    ]
     if cache is not None:
-        cache.put(key, Entry({}, [code]))
-    return LoadedObject([code], external)
+        cache.put(key, Entry({}, codes))
+    return LoadedObject(codes, external)
 
 
 def _key(kind: str) -> str:

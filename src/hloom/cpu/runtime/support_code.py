@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hloom.codegen.llvm.printer import print_module
 from hloom.codegen.llvm.routines import Library, Routine, routines_of
-from hloom.codegen.target import Target
+from hloom.codegen.target import OPTIMIZED, QUICK, Target
 from hloom.cpu.runtime.routines import (
     clock,
     entry,
@@ -22,10 +22,19 @@ from hloom.cpu.runtime.routines import (
 )
 
 
-def support_code(target: Target) -> str:
-    """Return the LLVM IR of the run time for a target."""
-    files = clock, entry, exchange, foreign, gang, host, interruption, library, memory, pool, rendezvous
-    return emitted_code(target, [r for r in routines_of(*files) if r.exported])
+def support_code(target: Target) -> list[tuple[str, int]]:
+    """Return the LLVM IR of the objects of the run time, each with the level to optimize its code to.
+
+    Only what every call of a program runs gains by it.
+    """
+    calls = Library(target).add(_exported(entry, memory))
+    files = clock, exchange, foreign, gang, host, interruption, library, pool, rendezvous
+    others = Library(target, linked=calls.functions).add(_exported(*files))
+    return [(print_module(calls), OPTIMIZED), (print_module(others), QUICK)]
+
+
+def _exported(*files: object) -> list[Routine]:
+    return [routine for routine in routines_of(*files) if routine.exported]
 
 
 def pool_code(target: Target) -> str:

@@ -10,7 +10,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from hloom.codegen.target import Target, host
+from hloom.codegen.target import OPTIMIZED, Target, host
 from hloom.cpu.jit.cache import identity_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.recycled_memory import recycling_limit
@@ -116,9 +116,9 @@ def _kind() -> str:
     return f"pjrt {plugin_identity()}"
 
 
-def _emit() -> str:
-    """Return the LLVM IR of the native code."""
-    return _emit_text(host(), _routines())
+def _emit() -> list[tuple[str, int]]:
+    """Return the LLVM IR of the native code, with its optimization level."""
+    return [(_emit_text(host(), _routines()), OPTIMIZED)]
 
 
 def _external(name: str) -> int | None:
