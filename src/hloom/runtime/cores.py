@@ -50,26 +50,32 @@ def control_group_quota(membership: Path, root: Path) -> float | None:
     quotas: list[float] = []
     for line in lines:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        base = root if not controllers else root / "cpu"
         if controllers and "cpu" not in controllers.split(","):
             continue
-        group = base / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if not folder.is_relative_to(base):
-                break
+        base = str(root if not controllers else root / "cpu")
+        folder = f"{base}/{path.strip('/')}".rstrip("/")
+        while len(folder) >= len(base):
             quota = _quota_of(folder)
             if quota is not None:
                 quotas.append(quota)
+            folder = os.path.dirname(folder)
     return min(quotas, default=None)
 
 
-def _quota_of(folder: Path) -> float | None:
+def _quota_of(folder: str) -> float | None:
     try:
-        if (folder / "cpu.max").exists():
-            granted, period = (folder / "cpu.max").read_text().split()
+        if os.path.exists(f"{folder}/cpu.max"):
+            granted, period = _words(f"{folder}/cpu.max")
         else:
-            granted = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
+            (granted,), (period,) = (
+                _words(f"{folder}/cpu.cfs_quota_us"),
+                _words(f"{folder}/cpu.cfs_period_us"),
+            )
         return int(granted) / int(period) if granted != "max" and int(granted) > 0 else None
     except (OSError, ValueError, ZeroDivisionError):
         return None
+
+
+def _words(file: str) -> list[str]:
+    with open(file) as text:
+        return text.read().split()

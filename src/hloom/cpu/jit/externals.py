@@ -10,10 +10,11 @@ from typing import Final
 PROVIDERS: Final[dict[str, Callable[[], int]]] = {}
 """Functions that return the addresses of further external functions; called when code is loaded."""
 
-_C_LIBRARY: Final = """
+_NAMES: Final = """
     memcpy memset memmove memcmp free posix_memalign madvise fma fmaf fmod fmodf
     syscall clock_gettime sched_yield pthread_create pthread_join pthread_sigmask
 """
+_C_LIBRARY: Final = frozenset(_NAMES.split())
 """Functions of the C library that code may call."""
 
 
@@ -21,7 +22,7 @@ def address_of(name: str) -> int | None:
     """Return the address of an external function; None for an unknown name."""
     if name in PROVIDERS:
         return PROVIDERS[name]()
-    if name in _C_LIBRARY.split():
+    if name in _C_LIBRARY:
         return _address_in(_process(), name)
     if name.startswith("Py"):
         return _address_in(ctypes.pythonapi, name)
@@ -35,4 +36,4 @@ def _process() -> ctypes.CDLL:
 
 def _address_in(library: ctypes.CDLL, name: str) -> int | None:
     function = getattr(library, name, None)
-    return ctypes.cast(function, ctypes.c_void_p).value if function is not None else None
+    return ctypes.c_void_p.from_buffer(function).value if function is not None else None
