@@ -139,7 +139,7 @@ class PanelPacker:
         runs = -(-self.share // -(-self.plan.depth // every))
         first = f.offset(start, step.unsigned_divide(every) * (runs * self.distance))
         for run in range(runs):
-            for offset in range(0, self.plan.panel * self.size, LINE):
+            for offset in (*range(0, self.plan.panel * self.size, LINE), self.plan.panel * self.size - 1):
                 prefetch(f.offset(first, run * self.distance + offset))
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
