@@ -249,9 +249,9 @@ def emit_loop_kernel(
                     loop_nest(elements, lane, body, low, high, is_aligned=whole, repeats=again)
 
     whole, form = len(pieces) == 1, lanes_text(lanes)
-    least = STREAMED_LAST if is_last else STREAMED
-    is_large = _moved_bytes([i.shape for i in inputs], shapes) >= least
-    if whole and is_large and _streams(module.target, shapes, lanes, space):
+    is_large = moves_much([i.shape for i in inputs], shapes, is_last=is_last)
+    streams = is_large and len(space.variables) == 1 and stores_lines(module.target, shapes, lanes)
+    if whole and streams:
         _nest_or_stream(function, [v for v in arrays[: len(inputs)] if v.dimensions], results, nest)
         form += ", stored past the caches"
     else:
@@ -284,14 +284,21 @@ def _kernel_lanes(module: Module, parts: KernelParts, space: Space, count: int) 
     return lanes
 
 
-def _streams(target: Target, results: Sequence[Shape], lanes: int, space: Space) -> bool:
-    """Return whether a loop over adjacent elements can store whole lines past the caches."""
+def stores_lines(target: Target, results: Sequence[Shape], lanes: int) -> bool:
+    """Return whether vectors of adjacent elements of results can be stored as whole lines past the caches."""
     lines = all(
         lanes * storage_bytes(s.element_type) % STREAMED_LINE == 0 and not s.element_type.is_complex
         for s in results
     )
-    few = len(space.variables) == 1 and len(results) <= STREAMED_RESULTS
-    return target.architecture == "x86_64" and few and lines
+    return target.architecture == "x86_64" and len(results) <= STREAMED_RESULTS and lines
+
+
+def moves_much(inputs: Sequence[Shape], results: Sequence[Shape], *, is_last: bool) -> bool:
+    """Return whether a kernel over the elements of results moves enough bytes to store past the caches.
+
+    ``is_last``: nothing reads the results soon.
+    """
+    return _moved_bytes(inputs, results) >= (STREAMED_LAST if is_last else STREAMED)
 
 
 def _moved_bytes(inputs: Sequence[Shape], results: Sequence[Shape]) -> int:
@@ -307,14 +314,14 @@ def _nest_or_stream(
     nest: Callable[[Sequence[View]], None],
 ) -> None:
     """Emit a loop nest twice: with results stored past the caches if their addresses allow it."""
-    with choose(function, _may_stream(function, inputs, results)) as choice:
+    with choose(function, may_stream(function, inputs, results)) as choice:
         nest([replace(result, streams=True) for result in results])
         function.call(None, "llvm.x86.sse.sfence")
         choice.otherwise()
         nest(results)
 
 
-def _may_stream(f: Function, inputs: Sequence[View], results: Sequence[View]) -> Value:
+def may_stream(f: Function, inputs: Sequence[View], results: Sequence[View]) -> Value:
     """Return whether results begin with a line, in memory of their own and not soon behind an input."""
     read = [view.pointer.cast("ptrtoint", I64) for view in inputs]
     allowed = f.constant(I1, 1)

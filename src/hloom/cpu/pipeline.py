@@ -71,6 +71,7 @@ from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
 # What the kernels of products accept; their modules are imported for the first program with a product.
 _PREDICATE: TypeAlias = EntryPoint[[HloInstruction], bool]
 has_kernel: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.dot.matrix_product:has_kernel")
+prefetches: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.dot.matrix_product:prefetches")
 product_of: Final[EntryPoint[[HloInstruction], object]] = EntryPoint("hloom.cpu.kernels.dot.gemm:product_of")
 can_end_in_more: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.convolution.convolution:can_end_in_more")
 has_attention_kernel: Final[_PREDICATE] = EntryPoint(
@@ -181,7 +182,7 @@ CPU_PIPELINE: Final = Pipeline(
         StackAllocation(),
         ConvolutionLayout(),
         TreeReductionRewriter(),
-        InstructionFusion(products=ends_in_more),
+        InstructionFusion(products=ends_in_more, prefetches=prefetches),
         ProductViews(has_kernel),
         ScatterFusion(applies_expressions),
         FusionLimiter(),

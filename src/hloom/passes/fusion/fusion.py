@@ -85,6 +85,8 @@ class InstructionFusion(Pass, name="fusion"):
         most_streams: maximum number of arrays of a product's size that its epilogue reads and writes. The
             epilogue runs tile by tile, which defeats the hardware prefetcher that a loop over whole arrays
             has.
+        prefetches: the dots whose kernels prefetch what the epilogue reads, while they multiply.
+        most_prefetched: maximum number of arrays for them, if the dot's result has more bytes than the cache.
     """
 
     most_evaluated: int = 256
@@ -96,6 +98,8 @@ class InstructionFusion(Pass, name="fusion"):
     most_inputs: int = 12
     products: Callable[[HloInstruction], bool] = lambda dot: False
     most_streams: int = 2
+    prefetches: Callable[[HloInstruction], bool] = lambda dot: False
+    most_prefetched: int = 8
 
     def run(self, module: HloModule) -> bool:
         """Fuse in the entry and in every computation of control flow."""
@@ -243,20 +247,17 @@ class _Plan:
         if len(groups) != 1 or dot.is_root or not self.options.products(dot):
             return None
         (group,) = groups
-        if (
-            group.hero is not None
-            or group.reduces
-            or not group.accepts
-            or group.dimensions != dot.shape.dimensions
-        ):
+        is_plain = group.accepts and group.hero is None and not (group.reduces or group.tiles)
+        if not is_plain or group.dimensions != dot.shape.dimensions:
             return None
         if isinstance(group.outputs[0].operation, DynamicUpdateSlice) or not self.elementwise_up(dot, group):
             return None
-        if group.tiles or self.streams(group, dot) > self.options.most_streams:
-            return None
-        if any(_is_expensive(m) for m in group.members):
-            return None  # long elementwise chains need more elements in parallel than a row of a tile has
-        return group
+        is_large = dot.shape.byte_size > self.options.cache_bytes and self.options.prefetches(dot)
+        most = self.options.most_prefetched if is_large else self.options.most_streams
+        costliest = max(m.operation.element_cost for m in group.members)
+        # long elementwise chains need more elements in parallel than a row of a tile has
+        is_short = costliest <= (ElementCost.MODERATE if is_large else ElementCost.CHEAP)
+        return group if is_short and self.streams(group, dot) <= most else None
 
     def streams(self, group: Group, dot: HloInstruction) -> int:
         """Return the number of arrays, of a product's size, that its epilogue reads and writes."""

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from hloom.codegen.accumulators import flatten, plus, unflatten
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I1, I8, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_load, masked_store, prefetch
-from hloom.codegen.llvm.structure import call_apart
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
 from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
-from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker, columns_and_steps
+from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays, TileEpilogue, store_sums
+from hloom.cpu.kernels.dot.gemm_packing import FEWEST_STEPS, PanelPacker, RowPacker, columns_and_steps
 from hloom.cpu.kernels.dot.gemm_plan import DEEP, SHALLOW, TilePlan
 from hloom.ir.affine import Index, Variable
 
@@ -26,24 +26,28 @@ def emit_gemm(
     plan: TilePlan,
     extra: int,
     bind: Callable[[Sequence[Value]], Epilogue],
-    *,
-    looped: bool = False,
+    arrays: EpilogueArrays | None = None,
 ) -> LoopKernel:
     """Emit the kernel (A, B or panels, group number, extra pointers ..., begin, end) over a group's tasks.
 
-    ``bind`` is called with the extra pointers and returns the epilogue of a vector of sums. ``looped`` says
-    that the epilogue is long: a function of its own, which loops over the vectors of a tile. If the result
-    holds the sums between blocks, it is the first extra pointer; if the workspace does, that precedes them.
+    ``bind`` is called with the extra pointers and returns the epilogue of a vector of sums. A long epilogue,
+    whose ``arrays`` are stated, is a function of its own, which loops over the vectors of a tile. If the
+    result holds the sums between blocks, it is the first extra pointer; if the workspace does, that precedes
+    them.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     a, b, number, *pointers, begin, end = f.parameters
-    product = TileProduct(f, plan, bind, pointers, looped=looped)
+    product = TileProduct(f, plan, bind, pointers, arrays)
     product.tasks(a, b, f.convert("ptrtoint", number, I64), begin, end)
+    form = str(plan)
+    if arrays is not None and arrays.streamed is not None:
+        f.call(None, "llvm.x86.sse.sfence")
+        form += "; stored past the caches"
     f.finish()
     gemm = plan.gemm
     trips = gemm.batches * plan.row_tasks * plan.column_tasks
     work = gemm.batches * gemm.m * min(gemm.n, plan.group) * gemm.k
-    return LoopKernel(name, trips, 1, work, str(plan))
+    return LoopKernel(name, trips, 1, work, form)
 
 
 class TileProduct:
@@ -55,10 +59,9 @@ class TileProduct:
         plan: TilePlan,
         bind: Callable[[Sequence[Value]], Epilogue],
         pointers: Sequence[Value] = (),
-        *,
-        looped: bool = False,
+        arrays: EpilogueArrays | None = None,
     ) -> None:
-        self.f, self.plan, self.bind, self.pointers, self.looped = f, plan, bind, pointers, looped
+        self.f, self.plan = f, plan
         gemm = plan.gemm
         self.rows = RowPacker(f, plan) if plan.pack_a else None
         self.panels = PanelPacker(f, plan) if plan.pack_b in ("task", "block") else None
@@ -69,16 +72,15 @@ class TileProduct:
         self.unit = storage_bytes(gemm.kind)
         self.begin, self.end = f.constant(I64, 0), f.constant(I64, plan.steps)
         if plan.in_place:
-            self.sums = self.pointers[0]
+            self.sums = pointers[0]
         elif plan.slabs > 1:
-            self.sums, *self.pointers = self.pointers
+            self.sums, *pointers = pointers
         elif plan.blocks > 1:
             self.sums = f.allocate(I8, plan.height * plan.width * self.unit)
         if self.panels is not None:
             columns = plan.width if plan.pack_b == "block" else plan.group
             self.packed = f.allocate(I8, columns // plan.panel * plan.panel_bytes)
-        if looped:
-            self.scratch = f.allocate(I8, plan.rows * plan.panel * self.unit)
+        self.epilogue = TileEpilogue(f, plan, bind, pointers, arrays)
 
     def tasks(self, a: Value, b: Value, number: Value, begin: Value, end: Value) -> None:
         """Emit a range of tasks of a group of columns, or of a slab of them.
@@ -242,7 +244,7 @@ class TileProduct:
             kept = [self.kept(address, again, masks[n % vectors]) for n, address in enumerate(places)]
             sums = [plus(before, value) for before, value in zip(kept, sums, strict=True)]
         if plan.blocks == 1:
-            self.hand_on(sums, row, height, column, masks)
+            self.epilogue.apply(sums, (self.batch, row, column), height, masks)
         elif plan.in_place:
             self.keep(sums, places, masks)
         else:
@@ -253,7 +255,7 @@ class TileProduct:
             self.keep(sums, places, masks)
             f.jump(after)
             f.start(done)
-            self.hand_on(sums, row, height, column, masks)
+            self.epilogue.apply(sums, (self.batch, row, column), height, masks)
             f.jump(after)
             f.start(after)
 
@@ -297,22 +299,7 @@ class TileProduct:
                 assert isinstance(value, Value)
                 masked_store(value, address, mask)
             else:
-                self.store(value, address)
-
-    def store(self, value: Element, pointer: Value) -> None:
-        """Store a vector of sums to scratch memory."""
-        for number, part in enumerate(flatten([value])):
-            stored = part.cast("zext", I8) if part.type.scalar is I1 else part
-            self.f.store(stored, self.f.offset(pointer, number * self.plan.lanes, stored.type.scalar))
-
-    def load(self, pointer: Value) -> Element:
-        """Load a vector that `store` stored."""
-        f, lanes, kind = Function.of(pointer), self.plan.lanes, self.plan.gemm.kind
-        stored = storage_type(kind)
-        first = f.load(stored.vector(lanes), pointer)
-        if kind.is_complex:
-            return first, f.load(stored.vector(lanes), f.offset(pointer, lanes, stored))
-        return from_storage(first, kind)
+                store_sums(value, address)
 
     def products(
         self,
@@ -365,13 +352,19 @@ class TileProduct:
                 pairs = zip(unflatten(block.values, start), steps(block.index, end, start), strict=True)
                 block.next(*flatten([plus(before, added) for before, added in pairs]))
             return unflatten(block.values, start)
-        if self.prefetched is None:
+        if self.prefetched is None and not self.epilogue.reads:
             return steps(f.constant(I64, 0), self.count, start)
-        tile = (row - self.row).unsigned_divide(plan.rows)
-        share = self.prefetched.following(self.b_base, column, self.step, tile)
-        every = self.prefetched.prefetching_steps
+        every, share = max(FEWEST_STEPS, plan.depth // plan.rows), None
+        if self.prefetched is not None:
+            tile = (row - self.row).unsigned_divide(plan.rows)
+            share = self.prefetched.following(self.b_base, column, self.step, tile)
+            every = self.prefetched.prefetching_steps
+        ahead = self.epilogue.ahead(self.batch, row, column, (self.row, self.row_end))
+        is_last = (self.step + self.count).compare("sge", plan.steps) if plan.blocks > 1 else None
         with f.loop(0, self.count, every, flatten(start)) as part:
-            self.prefetched.prefetch(share, part.index)
+            if self.prefetched is not None and share is not None:
+                self.prefetched.prefetch(share, part.index)
+            self.epilogue.prefetch(ahead, part.index.unsigned_divide(every), every, is_last)
             end = f.intrinsic("smin", part.index + every, self.count)
             part.next(*flatten(steps(part.index, end, unflatten(part.values, start))))
         return unflatten(part.values, start)
@@ -435,55 +428,3 @@ class TileProduct:
             both = masked_load(wide, pointer, mask.shuffle([lane // 2 for lane in range(2 * lanes)]))
         pair = both.shuffle(range(0, 2 * lanes, 2)), both.shuffle(range(1, 2 * lanes, 2))
         return converted(pair, gemm.b_type, gemm.kind)
-
-    # -- epilogue
-
-    def hand_on(
-        self, sums: Sequence[Element], row: Value, height: int, column: Value, masks: Sequence[Value | None]
-    ) -> None:
-        """Apply the epilogue to every vector of sums; a long one in a loop over a copy of the tile."""
-        f, plan, vectors, batch = self.f, self.plan, len(masks), self.batch
-        if not self.looped:
-            epilogue = self.bind(self.pointers)
-            for number, value in enumerate(sums):
-                r, v = divmod(number, vectors)
-                self.vector(epilogue, value, (batch, row + r, column + v * plan.lanes), masks[v])
-            return
-        for number, value in enumerate(sums):
-            self.store(value, f.offset(self.scratch, number * plan.lanes * self.unit))
-        sizes = (f.constant(I64, height), f.constant(I64, vectors))
-        values = (self.scratch, batch, row, column, *sizes, *self.pointers)
-        masked = any(mask is not None for mask in masks)
-        call_apart(f, "epilogue", values, lambda g, parameters: self.apart(g, parameters, masked))
-
-    def apart(self, f: Function, parameters: Sequence[Value], masked: bool) -> None:
-        """Emit the function that applies the epilogue to the copy of a tile."""
-        plan = self.plan
-        scratch, batch, row, column, height, vectors, *pointers = parameters
-        epilogue = self.bind(pointers)
-        with f.loop(0, height) as line, f.loop(0, vectors) as across:
-            number = line.index * vectors + across.index
-            start = column + across.index * plan.lanes
-            mask = None
-            if masked:
-                lane = Variable(plan.gemm.n, "n", start)
-                lane.is_lane = True
-                mask = Elements(f, plan.lanes, {}).index_value(Index.of(lane)).compare("slt", plan.gemm.n)
-            value = self.load(f.offset(scratch, number * (plan.lanes * self.unit)))
-            self.vector(epilogue, value, (batch, row + line.index, start), mask)
-
-    def vector(
-        self, epilogue: Epilogue, value: Element, place: tuple[Value, Value, Value], mask: Value | None
-    ) -> None:
-        """Apply the epilogue to the vector of sums at (batch, row, column)."""
-        plan, gemm = self.plan, self.plan.gemm
-        batch, row, column = place
-        e = Elements(Function.of(column), plan.lanes, {})
-        line, lane = Variable(gemm.m, "m", row), Variable(gemm.n, "n", column)
-        lane.is_lane = True
-        matrix = Index.of(Variable(gemm.batches, "b", batch)) if gemm.batches > 1 else Index(0)
-        with e.masked(mask):
-            if plan.transposed:
-                epilogue(e, matrix, Index.of(lane), Index.of(line), value)
-            else:
-                epilogue(e, matrix, Index.of(line), Index.of(lane), value)

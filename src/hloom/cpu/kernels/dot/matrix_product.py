@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I8, PTR, Value
-from hloom.codegen.loops import LoopKernel, root_values
+from hloom.codegen.llvm import I8, PTR, Function, Value
+from hloom.codegen.llvm.module import STREAMED_LINE
+from hloom.codegen.loops import LoopKernel, may_stream, moves_much, root_values, stores_lines
 from hloom.codegen.target import Target
-from hloom.codegen.types import Element
+from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, product_of, rounded
+from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays
 from hloom.cpu.kernels.dot.gemm_factors import FEW_ROWS, Pairs
 from hloom.cpu.kernels.dot.gemm_packing import emit_heads, emit_pack_b
 from hloom.cpu.kernels.dot.gemm_pairs import emit_large_enough, emit_smallest, is_pairs, pieces
@@ -46,8 +49,11 @@ from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import factor_operand, is_view
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan, kernel_parts
+from hloom.shape.shape import Shape
 
 Plan = InnerProduct | RowStream | TilePlan
+DEEP_TILE: Final = 64
+"""Fewest rows, columns and steps of a product whose tiles take as long as reads from memory."""
 
 
 @KERNELS.register("dot", fuses=True, workspace=lambda i, target: _workspace(i, target))
@@ -64,15 +70,14 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         a, b = b, a
     placed = written_through(dot, roots[0]) if len(roots) == 1 else None
     if roots == (dot,) and gemm.in_order:
-        epilogue = _Epilogue(1, [program.pointer(i)], _store(gemm, dot), looped=False)
+        epilogue = _Epilogue(1, [program.pointer(i)], _store(gemm, dot))
     elif placed is not None:
-        epilogue = _Epilogue(1, [program.pointer(i)], _place(gemm, dot, placed), looped=False)
+        epilogue = _Epilogue(1, [program.pointer(i)], _place(gemm, dot, placed))
     else:
         targets = [program.pointer(i, index) for index in program.assignment.values[i]]
         pointers = [*program.input_pointers(i), *targets]
-        epilogue = _Epilogue(
-            len(pointers), pointers, _fused(gemm, dot, plan.parts.inputs, roots), looped=True
-        )
+        fused = _FusedEpilogue(gemm, dot, plan.parts.inputs, roots)
+        epilogue = _Epilogue(len(pointers), pointers, fused.bind, fused.arrays(plan, program.module.target))
     if isinstance(product, InnerProduct):
         _inner(program, i, product, a, b, epilogue)
         return
@@ -199,13 +204,13 @@ class _Epilogue:
     Attributes:
         count, pointers: number and addresses of the arrays that it takes.
         bind: returns the epilogue's code for given addresses.
-        looped: the epilogue is long, so that it runs in a loop.
+        arrays: of a long epilogue, which runs in a loop; None for others.
     """
 
     count: int
     pointers: Sequence[Value]
     bind: Callable[[Sequence[Value]], Epilogue]
-    looped: bool
+    arrays: EpilogueArrays | None = None
 
 
 def _inner(
@@ -270,9 +275,7 @@ def _tiles(
     pack = program.shared(lambda name: emit_pack_b(module, name, plan)) if packs else None
     sums = [] if plan.in_place or plan.slabs == 1 else [f.offset(space, plan.packed_bytes)]
     kernel = program.shared(
-        lambda name: emit_gemm(
-            module, name, plan, len(sums) + epilogue.count, epilogue.bind, looped=epilogue.looped
-        )
+        lambda name: emit_gemm(module, name, plan, len(sums) + epilogue.count, epilogue.bind, epilogue.arrays)
     )
 
     def heads() -> LoopKernel:
@@ -342,6 +345,12 @@ def has_kernel(i: HloInstruction) -> bool:
     return placed is not None and len(roots) == 1 and len(columns) == 1 and placed.strides[columns[0]] == 1
 
 
+def prefetches(dot: HloInstruction) -> bool:
+    """Return whether a dot is a product in tiles that take longer than reads of its epilogue from memory."""
+    product = product_of(dot) if dot.opcode == "dot" else None
+    return product is not None and product.in_order and min(product.m, product.n, product.k) >= DEEP_TILE
+
+
 def _streams_narrow(dot: HloInstruction, gemm: Gemm) -> bool:
     """Return whether a product with a packed or scaled factor has a plan; scaled factors are matrices."""
     return streams_narrow(gemm) and not (gemm.is_scaled and any(o.shape.rank != 2 for o in dot.operands))
@@ -357,31 +366,56 @@ def _follows(i: HloInstruction, dot: HloInstruction) -> bool:
     return i is dot or any(_follows(o, dot) for o in i.operands)
 
 
-def _fused(
-    gemm: Gemm, dot: HloInstruction, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction]
-) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return the epilogue that computes the results of a fusion from the sums as elements of the dot."""
+@dataclass(frozen=True, slots=True)
+class _FusedEpilogue:
+    """The epilogue that computes the results of a fusion from the sums as elements of the dot."""
 
-    def with_pointers(pointers: Sequence[Value]) -> Epilogue:
-        views = {
-            i: View(p, i.shape.element_type, i.shape.dimensions)
-            for i, p in zip(inputs, pointers, strict=False)
-        }
-        targets = [
-            View(p, shape.element_type, shape.dimensions)
-            for p, shape in zip(pointers[len(inputs) :], result_shapes(roots), strict=True)
-        ]
+    gemm: Gemm
+    dot: HloInstruction
+    inputs: Sequence[HloInstruction]
+    roots: Sequence[HloInstruction]
+
+    def bind(self, pointers: Sequence[Value], *, streams: bool = False) -> Epilogue:
+        """Return the epilogue for some addresses; ``streams``: it stores past the caches."""
+        gemm, dot = self.gemm, self.dot
+        views = {i: View.of(p, i.shape) for i, p in zip(self.inputs, pointers, strict=False)}
+        targets = [replace(target, streams=streams) for target in self._targets(pointers)]
 
         def epilogue(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
             e.views = views
             indices = dot_indices(e, dot, gemm, batch, row, column)
             e.know(dot, indices, rounded(value, gemm, dot.shape.element_type))
-            for target, made in zip(targets, root_values(e, roots, indices), strict=True):
+            for target, made in zip(targets, root_values(e, self.roots, indices), strict=True):
                 e.store(target, indices, made)
 
         return epilogue
 
-    return with_pointers
+    def _targets(self, pointers: Sequence[Value]) -> list[View]:
+        return list(map(View.of, pointers[len(self.inputs) :], result_shapes(self.roots)))
+
+    def arrays(self, plan: KernelPlan, target: Target) -> EpilogueArrays:
+        """Return the arrays that the epilogue reads and writes."""
+        if not self.gemm.in_order:
+            return EpilogueArrays()
+        dimensions = self.dot.shape.dimensions
+        alike = {n: i.shape for n, i in enumerate(self.inputs) if i.shape.dimensions == dimensions}
+        read = tuple((n, storage_bytes(shape.element_type)) for n, shape in alike.items())
+        streams = self._streams(list(alike.values()), plan, target)
+        return EpilogueArrays(read, self._streamed if streams else None)
+
+    def _streams(self, inputs: Sequence[Shape], plan: KernelPlan, target: Target) -> bool:
+        """Return whether results of whole lines are large enough to be stored past the caches."""
+        shapes, gemm = result_shapes(self.roots), self.gemm
+        lanes = target.vector_bytes // storage_bytes(gemm.kind)
+        rows = all(gemm.n * storage_bytes(s.element_type) % STREAMED_LINE == 0 for s in shapes)
+        moves = moves_much(inputs, shapes, is_last=plan.is_last)
+        return rows and moves and stores_lines(target, shapes, lanes)
+
+    def _streamed(self, pointers: Sequence[Value]) -> tuple[Value, Epilogue]:
+        """Return whether addresses allow stores past the caches, and the epilogue with such stores."""
+        read = [View.of(p, i.shape) for i, p in zip(self.inputs, pointers, strict=False) if i.shape.rank]
+        allowed = may_stream(Function.of(pointers[0]), read, self._targets(pointers))
+        return allowed, self.bind(pointers, streams=True)
 
 
 def dot_indices(

@@ -1,0 +1,184 @@
+"""The epilogues of the tiles of a matrix product.
+
+A long epilogue is a function of its own, which loops over the vectors of a tile. What it reads from arrays of
+the product's dimensions is fetched while earlier tiles multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.codegen.accumulators import flatten
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm import I1, I8, I64, Function, Value
+from hloom.codegen.llvm.memory import prefetch
+from hloom.codegen.llvm.structure import call_apart
+from hloom.codegen.llvm.structured import choose
+from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
+from hloom.cpu.kernels.dot.gemm import Epilogue
+from hloom.cpu.kernels.dot.gemm_plan import LINE, SHALLOW, TilePlan
+from hloom.ir.affine import Index, Variable
+
+AHEAD: Final = 2
+"""Tiles of a task by which arrays are fetched ahead: a tile of 128 steps takes less time than a read from
+memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogueArrays:
+    """The arrays of a long epilogue.
+
+    Attributes:
+        read: arrays of the product's dimensions that it reads: the number of each among the pointers, and the
+            bytes of an element.
+        streamed: returns whether the addresses of the arrays allow stores past the caches, and the epilogue
+            with such stores; None if results are not stored in this way.
+    """
+
+    read: tuple[tuple[int, int], ...] = ()
+    streamed: Callable[[Sequence[Value]], tuple[Value, Epilogue]] | None = None
+
+
+class TileEpilogue:
+    """Emits the epilogues of a product's tiles.
+
+    Attributes:
+        reads: the arrays that are fetched ahead.
+    """
+
+    def __init__(
+        self,
+        f: Function,
+        plan: TilePlan,
+        bind: Callable[[Sequence[Value]], Epilogue],
+        pointers: Sequence[Value],
+        arrays: EpilogueArrays | None,
+    ) -> None:
+        self.f, self.plan, self.bind, self.pointers, self.arrays = f, plan, bind, pointers, arrays
+        self.unit = storage_bytes(plan.gemm.kind)
+        is_deep = plan.steps > SHALLOW and not plan.transposed
+        self.reads = arrays.read if arrays is not None and is_deep else ()
+        if arrays is not None:
+            self.scratch = f.allocate(I8, plan.rows * plan.panel * self.unit)
+
+    # -- what the epilogue reads
+
+    def ahead(self, batch: Value, row: Value, column: Value, task: tuple[Value, Value]) -> list[Value]:
+        """Return the addresses at which the epilogue of a later tile of a task, of a range of rows, reads."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        if not self.reads:
+            return []
+        first, end = task
+        later = row + min(AHEAD, plan.height // plan.rows) * plan.rows
+        is_next = later.compare("sge", end)
+        later = is_next.select(first + (later - end), later)
+        column = is_next.select(column + plan.panel, column)
+        place = self._line(batch, later) * gemm.n + column
+        return [f.offset(self.pointers[number], place * size) for number, size in self.reads]
+
+    def _line(self, batch: Value, row: Value) -> Value:
+        return row + batch * self.plan.gemm.m if self.plan.gemm.batches > 1 else row
+
+    def prefetch(self, ahead: Sequence[Value], part: Value, every: int, is_last: Value | None) -> None:
+        """Prefetch some rows of a tile, in a part of ``every`` steps of a block.
+
+        Arrays need not begin with a line. ``is_last``: whether the block is the last one; None: it is.
+        """
+        if not self.reads:
+            return
+        f, plan = self.f, self.plan
+        rows = -(-plan.rows // max(1, plan.depth // every))
+        is_wanted = part.compare("slt", -(-plan.rows // rows))
+        with f.when(is_wanted if is_last is None else is_wanted & is_last):
+            for address, (_, size) in zip(ahead, self.reads, strict=True):
+                for r in range(rows):
+                    line = f.offset(address, (part * rows + r) * (plan.gemm.n * size))
+                    for offset in (*range(0, plan.panel * size, LINE), plan.panel * size - 1):
+                        prefetch(f.offset(line, offset))
+
+    # -- the epilogue of a tile
+
+    def apply(
+        self,
+        sums: Sequence[Element],
+        place: tuple[Value, Value, Value],
+        height: int,
+        masks: Sequence[Value | None],
+    ) -> None:
+        """Apply the epilogue to every vector of the tile at (batch, row, column)."""
+        f, plan, vectors = self.f, self.plan, len(masks)
+        batch, row, column = place
+        if self.arrays is None:
+            epilogue = self.bind(self.pointers)
+            for number, value in enumerate(sums):
+                r, v = divmod(number, vectors)
+                self._vector(epilogue, value, (batch, row + r, column + v * plan.lanes), masks[v])
+            return
+        for number, value in enumerate(sums):
+            store_sums(value, f.offset(self.scratch, number * plan.lanes * self.unit))
+        sizes = (f.constant(I64, height), f.constant(I64, vectors))
+        values = (self.scratch, batch, row, column, *sizes, *self.pointers)
+        masked = any(mask is not None for mask in masks)
+        call_apart(f, "epilogue", values, lambda g, parameters: self._apart(g, parameters, masked))
+
+    def _apart(self, f: Function, parameters: Sequence[Value], masked: bool) -> None:
+        """Emit the function that applies the epilogue to the copy of a tile."""
+        plan, arrays = self.plan, self.arrays
+        scratch, batch, row, column, height, vectors, *pointers = parameters
+
+        def loop(epilogue: Epilogue) -> None:
+            with f.loop(0, height) as line, f.loop(0, vectors) as across:
+                number = line.index * vectors + across.index
+                start = column + across.index * plan.lanes
+                mask = None
+                if masked:
+                    lane = Variable(plan.gemm.n, "n", start)
+                    lane.is_lane = True
+                    mask = Elements(f, plan.lanes, {}).index_value(Index.of(lane)).compare("slt", plan.gemm.n)
+                value = load_sums(f.offset(scratch, number * (plan.lanes * self.unit)), plan)
+                self._vector(epilogue, value, (batch, row + line.index, start), mask)
+
+        if arrays is None or arrays.streamed is None or plan.transposed or plan.lanes < plan.whole:
+            loop(self.bind(pointers))
+            return
+        allowed, streamed = arrays.streamed(pointers)
+        with choose(f, allowed) as choice:
+            loop(streamed)
+            choice.otherwise()
+            loop(self.bind(pointers))
+
+    def _vector(
+        self, epilogue: Epilogue, value: Element, place: tuple[Value, Value, Value], mask: Value | None
+    ) -> None:
+        """Apply the epilogue to the vector of sums at (batch, row, column)."""
+        plan, gemm = self.plan, self.plan.gemm
+        batch, row, column = place
+        e = Elements(Function.of(column), plan.lanes, {})
+        line, lane = Variable(gemm.m, "m", row), Variable(gemm.n, "n", column)
+        lane.is_lane = True
+        matrix = Index.of(Variable(gemm.batches, "b", batch)) if gemm.batches > 1 else Index(0)
+        with e.masked(mask):
+            if plan.transposed:
+                epilogue(e, matrix, Index.of(lane), Index.of(line), value)
+            else:
+                epilogue(e, matrix, Index.of(line), Index.of(lane), value)
+
+
+def store_sums(value: Element, pointer: Value) -> None:
+    """Store a vector of sums to scratch memory."""
+    f = Function.of(pointer)
+    for number, part in enumerate(flatten([value])):
+        stored = part.cast("zext", I8) if part.type.scalar is I1 else part
+        f.store(stored, f.offset(pointer, number * stored.type.lanes, stored.type.scalar))
+
+
+def load_sums(pointer: Value, plan: TilePlan) -> Element:
+    """Load a vector that `store_sums` stored."""
+    f, lanes, kind = Function.of(pointer), plan.lanes, plan.gemm.kind
+    stored = storage_type(kind)
+    first = f.load(stored.vector(lanes), pointer)
+    if kind.is_complex:
+        return first, f.load(stored.vector(lanes), f.offset(pointer, lanes, stored))
+    return from_storage(first, kind)
