@@ -282,20 +282,27 @@ class Model:
         # The offsets of normalizations begin as zeros, and their gradients cancel: results of f32 differ
         # from those of f64 by up to 0.07 (JAX's own client) and 0.09 (hloom) of the largest element.
         self.TOLERANCE = 0.2 if name == "resnet50_train" else 0.05
-        self._decodes = "decode" in name
+        self._trains, self._decodes = "train" in name, "decode" in name
 
     def build(self) -> Any:
-        """Return the jitted function and its arguments on the device; caches are donated."""
+        """Return the jitted function and its arguments on the device.
+
+        What a step returns for the next one is donated: parameters and moments, or caches.
+        """
         function, arguments = self._create()
         donated = (1, 2) if self._decodes else ()
+        if self._trains:  # data are arrays, all else is trees
+            donated = tuple(n for n, a in enumerate(arguments) if isinstance(a, dict))
         return jax.jit(function, donate_argnums=donated), jax.tree.map(jnp.asarray, arguments)
 
     def step(self, state: Any) -> Any:
-        """Run once, on the same arguments but for the caches; return the state and the results."""
+        """Run once, on what the step before returned and the same data; return the state and the results."""
         function, arguments = state
         results = function(*arguments)
         if self._decodes:
             arguments = (arguments[0], *results[1:], *arguments[3:])
+        if self._trains:
+            arguments = (*results[1:], *arguments[len(results) - 1 :])
         return (function, arguments), results
 
     def cost(self, state: Any) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """The models in PyTorch, eager or compiled, on the weights of `weights`."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import os
@@ -334,10 +335,15 @@ class Model:
         return function, arguments
 
     def step(self, state: Any) -> Any:
-        """Run once; return the state and the results."""
+        """Run once, training on what the step before returned; return the state and the results."""
         function, arguments = state
         with torch.set_grad_enabled(self._trains):
-            return state, function(*arguments)
+            results = function(*arguments)
+        if self._trains:
+            for leaf in leaves_of(results[1]):
+                leaf.requires_grad_()
+            arguments = (*results[1:], *arguments[len(results) - 1 :])
+        return (function, arguments), results
 
     def ready(self, result: Any) -> Any:
         """Return the result: PyTorch has computed it."""
