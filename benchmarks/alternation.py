@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ WARM_UP = 3
 reads them, and touches the memory for it."""
 FEWEST = 4
 """Samples of a side at least, however long they take: the spread needs as many."""
+PAUSE = 0.2
+"""Seconds before a turn of fewer than `FEWEST` steps: a side still frees memory after it has the results, and
+the next side's first step would share the processor with that."""
 SIDES: Final[dict[str, dict[str, str]]] = {
     "stock": {"JAX_PLATFORMS": "cpu"},
     # A first call compiles, as it does in JAX's own client, which keeps nothing either.
@@ -193,6 +197,8 @@ def _run(sides: list[Side], budget: float) -> None:
         side.seconds = []
     while any(sum(side.seconds) < budget or len(side.seconds) < FEWEST for side in sides):
         for side, count in zip(sides, counts, strict=True):
+            if count < FEWEST and len(sides) > 1:
+                time.sleep(PAUSE)
             side.sample(count)
 
 
