@@ -108,24 +108,7 @@ def test_relocations(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system that does not allow executable memory."""
     code = llvm.generate(PLUS_ONE, host())
-
-    class Library:
-        """A C library whose mprotect fails."""
-
-        def __init__(self, *arguments: Any, **keywords: Any) -> None:
-            self.mprotect = lambda *arguments: -1
-
-    class Refusing:
-        """A function that can be given types, and fails."""
-
-        argtypes: Any = None
-
-        def __call__(self, *arguments: Any) -> int:
-            return -1
-
-    library = Library()
-    library.mprotect = Refusing()  # type: ignore[assignment]
-    monkeypatch.setattr(loader.ctypes, "CDLL", lambda *arguments, **keywords: library)
+    monkeypatch.setattr(loader, "_protect", lambda: lambda *arguments: -1)
     assert rule_of(lambda: LoadedObject([code], lambda name: None)) == "cpu.object-protect"
 
 

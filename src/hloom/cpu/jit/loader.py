@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Final, TypeAlias
 
 from hloom.cpu.jit.relocation import (
@@ -38,6 +39,14 @@ Externals: TypeAlias = Callable[[str], "int | None"]
 """Return the address of a symbol that no object defines; None if it is unknown."""
 DATA_ALIGNMENT: Final = 64
 """Alignment of constants in bytes."""
+
+
+@cache
+def _protect() -> Callable[[int, int, int], int]:
+    """Return the C library's ``mprotect``; ctypes defines a class for each library that it opens."""
+    mprotect = ctypes.CDLL(None).mprotect
+    mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return mprotect
 
 
 class LoadedObject:
@@ -68,9 +77,7 @@ class LoadedObject:
         self._memory = mmap.mmap(-1, image.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, protection)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.symbols = image.write(self._memory, base, externals)
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        if libc.mprotect(base, image.writable_from, mmap.PROT_READ | mmap.PROT_EXEC):
+        if _protect()(base, image.writable_from, mmap.PROT_READ | mmap.PROT_EXEC):
             raise LoadError("the system does not allow new code", rule="cpu.object-protect")
 
 
