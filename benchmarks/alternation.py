@@ -19,7 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.agreement import agreement
+from benchmarks.machine import FullRate, full_rate
 from benchmarks.row import quotient
+from hloom.runtime.cores import thread_count
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = 0.2
@@ -168,7 +170,7 @@ def measured(programs: Mapping[str, str], budget: float, clock: str = "wall") ->
                     results[name].missing = str(error)
                 except (RuntimeError, OSError) as error:
                     results[name].error = str(error)
-            _run(list(sides.values()), budget)
+            _run(list(sides.values()), budget, full_rate(thread_count()) if clock == "wall" else None)
             for name, side in sides.items():
                 results[name] = _result(side, sides.get(next(iter(programs))))
         except (RuntimeError, OSError) as error:
@@ -188,8 +190,11 @@ def _result(side: Side, right: Side | None) -> Measured:
     return result
 
 
-def _run(sides: list[Side], budget: float) -> None:
-    """Let the sides take turns until each has used its time; the first steps warm up."""
+def _run(sides: list[Side], budget: float, rate: FullRate | None) -> None:
+    """Let the sides take turns until each has used its time; the first steps warm up.
+
+    Turns wait until the machine computes at its full rate, if that is known.
+    """
     for side in sides:
         side.sample(WARM_UP)
     counts = [max(1, round(SAMPLE / max(1e-6, min(side.seconds)))) for side in sides]
@@ -199,6 +204,8 @@ def _run(sides: list[Side], budget: float) -> None:
         for side, count in zip(sides, counts, strict=True):
             if count < FEWEST and len(sides) > 1:
                 time.sleep(PAUSE)
+            if rate is not None:
+                rate.wait()
             side.sample(count)
 
 

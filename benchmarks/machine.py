@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ COPIED = 64 << 20
 """Bytes that every thread copies, more than fit in the caches."""
 SECONDS = 1.5
 """Time for each limit: virtual machines take up to a second to reach their full rate."""
+STEADY = 0.8
+"""Part of the full rate from which a measurement is one of the machine, not of its host's other guests."""
+PATIENCE = 5.0
+"""Most seconds to wait for that rate."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +78,41 @@ def this_machine() -> Machine:
         except PackageNotFoundError:
             continue
     load = os.getloadavg()[0]
-    return Machine(name, threads, load, versions, measured_flops(threads), measured_bandwidth(threads))
+    return Machine(name, threads, load, versions, full_rate(threads).flops, measured_bandwidth(threads))
 
 
-def measured_flops(threads: int) -> float:
-    """Measure f32 operations per second in fused multiply-adds without memory accesses."""
-    lanes = host().vector_bytes // 4
-    vector = f"<{lanes} x float>"
-    rounds = 2_000_000
-    work = _compiled(_fma_text(vector), "fma")
-    source = np.full(lanes, 0.5, np.float32)
-    targets = [np.zeros(ACCUMULATORS * lanes, np.float32) for _ in range(threads)]
-    calls = [_call(work, rounds, source.ctypes.data, t.ctypes.data) for t in targets]
-    return threads * 2.0 * lanes * ACCUMULATORS * rounds / _fastest(calls)
+class FullRate:
+    """The rate at which all threads together compute, undisturbed.
+
+    The host of a virtual machine may let two of its threads share a core for a moment, which halves the rate
+    of a program of two threads and leaves that of a program of one.
+
+    Attributes:
+        flops: f32 operations per second in fused multiply-adds without memory accesses.
+    """
+
+    def __init__(self, threads: int) -> None:
+        lanes = host().vector_bytes // 4
+        rounds = 2_000_000
+        work = _compiled(_fma_text(f"<{lanes} x float>"), "fma")
+        source = np.full(lanes, 0.5, np.float32)
+        targets = [np.zeros(ACCUMULATORS * lanes, np.float32) for _ in range(threads)]
+        self._arrays = source, targets
+        self._calls = [_call(work, rounds, source.ctypes.data, t.ctypes.data) for t in targets]
+        self._operations = threads * 2.0 * lanes * ACCUMULATORS * rounds
+        self.flops = self._operations / _fastest(self._calls)
+
+    def wait(self) -> None:
+        """Wait until the machine computes at nearly this rate, for some seconds at most."""
+        end = time.perf_counter() + PATIENCE
+        while self._operations < STEADY * self.flops * _seconds(self._calls) and time.perf_counter() < end:
+            time.sleep(0.05)
+
+
+@cache
+def full_rate(threads: int) -> FullRate:
+    """Return the measured rate of this process's machine."""
+    return FullRate(threads)
 
 
 def measured_bandwidth(threads: int) -> float:
@@ -169,11 +196,15 @@ def _fastest(calls: list[Callable[[], None]]) -> float:
     """Return the minimum seconds in which all calls complete, each in its own thread."""
     best, end = float("inf"), time.perf_counter() + SECONDS
     while time.perf_counter() < end:
-        workers = [threading.Thread(target=call) for call in calls]
-        start = time.perf_counter()
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, _seconds(calls))
     return best
+
+
+def _seconds(calls: list[Callable[[], None]]) -> float:
+    workers = [threading.Thread(target=call) for call in calls]
+    start = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return time.perf_counter() - start

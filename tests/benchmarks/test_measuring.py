@@ -13,6 +13,7 @@ from benchmarks.agreement import agreement
 from benchmarks.machine import (
     ACCUMULATORS,
     COPIED,
+    FullRate,
     Machine,
     _compiled,
     _copy_text,
@@ -172,3 +173,23 @@ def test_the_kernels_that_measure_the_machine_compute() -> None:
 def test_bandwidth_counts_reads_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.machine._fastest", lambda calls: 1.0)
     assert measured_bandwidth(1) == 2 * COPIED
+
+
+@pytest.mark.parametrize(("rates", "naps"), [((1.0,), 0), ((0.5, 0.7, 0.9), 2)])
+def test_turns_wait_for_the_full_rate(
+    rates: tuple[float, ...], naps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.machine._fastest", lambda calls: 1.0)
+    rate, slept = FullRate(1), list[float]()
+    seconds = iter([1.0 / rate for rate in rates])
+    monkeypatch.setattr("benchmarks.machine._seconds", lambda calls: next(seconds))
+    monkeypatch.setattr("time.sleep", slept.append)
+    rate.wait()
+    assert len(slept) == naps
+
+
+def test_a_machine_that_stays_slow_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.machine._fastest", lambda calls: 1.0)
+    monkeypatch.setattr("benchmarks.machine._seconds", lambda calls: 9.0)
+    monkeypatch.setattr("benchmarks.machine.PATIENCE", 0.1)
+    FullRate(1).wait()
