@@ -318,8 +318,9 @@ def _alias(program: ProgramShape, output: ShapeIndex, alias: Alias) -> None:
 
 
 def _leaf(shape: Shape, index: ShapeIndex) -> Shape | None:
-    """Return the subshape at an index, or None if there is none."""
+    """Return the leaf at an index, or None if there is none: a tuple itself has no buffer to share."""
     try:
-        return shape.subshape(index)
+        subshape = shape.subshape(index)
     except ShapeError:
         return None
+    return None if subshape.is_tuple else subshape
