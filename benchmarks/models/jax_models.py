@@ -282,6 +282,7 @@ class Model:
         # The offsets of normalizations begin as zeros, and their gradients cancel: results of f32 differ
         # from those of f64 by up to 0.07 (JAX's own client) and 0.09 (hloom) of the largest element.
         self.TOLERANCE = 0.2 if name == "resnet50_train" else 0.05
+        self.COMPARED = weights.COMPARED.get(name)
         self._trains, self._decodes = "train" in name, "decode" in name
 
     def build(self) -> Any:

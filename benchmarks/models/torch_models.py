@@ -321,6 +321,7 @@ class Model:
 
     def __init__(self, name: str) -> None:
         self._create = MODELS[name]
+        self.COMPARED = weights.COMPARED.get(name)
         self._trains = "train" in name
 
     def build(self) -> Any:
