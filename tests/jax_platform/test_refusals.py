@@ -17,7 +17,7 @@ from hloom.jax.devices.processes import ProcessRecord
 from hloom.jaxlib.private import Private
 from hloom.operations import custom_call
 from tests.evaluation import evaluate
-from tests.jax_platform.process import Platform, environment_of
+from tests.jax_platform.process import Platform, environment_of, registration
 
 
 def test_a_jax_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +73,17 @@ print([(d.platform, "hloom" in d.client.platform_version) for d in jax.devices()
         env=environment_of(platform), capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.stdout.splitlines() == ["True", "[('cpu', False)]"], done.stderr
+
+
+@pytest.mark.parametrize("platform", ["cpu", "hloom"])
+@pytest.mark.parametrize("setting", ["HLOOM_CACHE_LIMIT", "HLOOM_PACKED_LIMIT"])
+def test_a_wrong_setting_is_an_error_of_the_platform(setting: str, platform: Platform) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", registration(platform) + "import jax; print(jax.devices())"],
+        env=environment_of(platform) | {setting: "1 GB"}, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert f"{setting} is '1 GB'; a number of MiB is wanted" in done.stderr.splitlines()[-1]
 
 
 def test_a_jax_that_uses_the_platform_already(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from importlib import import_module
-from typing import Final
+from typing import Final, NoReturn
 
 from hloom.codegen.target import require_native_platform
 from hloom.errors import HloError
@@ -24,7 +24,8 @@ _PRIORITY: Final = -100
 def initialize() -> None:
     """Register hloom if it is selected; JAX calls this entry point when it discovers platforms.
 
-    On an unsupported system or version of JAX, warns and removes hloom from the selected platforms.
+    On an unsupported system or version of JAX, warns and removes hloom from the selected platforms. Any other
+    error, such as a setting of the environment that is no number, is raised when JAX uses the platform.
     """
     jax: object = import_module("jax")
     selected = (jax.config.jax_platforms or "").split(",")
@@ -40,7 +41,26 @@ def initialize() -> None:
         if others:
             jax.config.update("jax_platforms", ",".join(others))
         return
-    register(as_cpu=as_cpu)
+    if _failed:
+        return
+    try:
+        register(as_cpu=as_cpu)
+    except Exception as error:  # JAX logs what its plug-ins raise, and goes on with its own platform
+        _fail_when_used("cpu" if as_cpu else PLATFORM, error)
+
+
+_failed: Final[list[Exception]] = []
+
+
+def _fail_when_used(name: str, error: Exception) -> None:
+    """Register a platform in place of hloom's that raises an error when JAX begins to use it."""
+
+    def fail() -> NoReturn:
+        raise error
+
+    _failed.append(error)
+    private.backend_factories().pop(name, None)
+    private.register_backend_factory()(name, fail, priority=0, fail_quietly=False)
 
 
 def register(*, as_cpu: bool = False) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from hloom.errors import HloError
 from hloom.jax.pjrt import abi
-from hloom.jax.pjrt.errors import INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED, PjrtError
+from hloom.jax.pjrt.errors import INTERNAL, NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED, PjrtError
 from hloom.jax.pjrt.native import native
 from hloom.lifetime import keep_for_ever
 
@@ -42,12 +42,20 @@ def implements(*names: str) -> Callable[[Implementation], Implementation]:
     return register
 
 
+_CODES: Final = {
+    "buffers.memory": RESOURCE_EXHAUSTED,
+    "custom-call.target-registered": NOT_FOUND,
+    "evaluate.memory": RESOURCE_EXHAUSTED,
+}
+"""Status codes of rules other than `INTERNAL`."""
+
+
 def status_of(error: BaseException) -> tuple[int, str]:
     """Return the status code and message for an exception."""
     if isinstance(error, PjrtError):
         return error.code, error.message
     if isinstance(error, HloError):
-        code = RESOURCE_EXHAUSTED if error.rule in ("evaluate.memory", "buffers.memory") else INTERNAL
+        code = _CODES.get(error.rule, INTERNAL)
         cause = error.__cause__
         reason = f"\n{type(cause).__name__}: {cause}" if cause is not None else ""
         return code, f"{error}{reason}"

@@ -6,6 +6,7 @@ from typing import Final
 
 CANCELLED: Final = 1
 INVALID_ARGUMENT: Final = 3
+NOT_FOUND: Final = 5
 RESOURCE_EXHAUSTED: Final = 8
 FAILED_PRECONDITION: Final = 9
 UNIMPLEMENTED: Final = 12
