@@ -96,6 +96,11 @@ def test_an_unknown_target() -> None:
         ("(f32[2], f32[2])", (np.ones(2, np.float32),)),
         ("f32[2]", [1, 2, 3]),
         ("f32[2]", "text"),
+        ("f32[]", None),
+        ("f32[]", "3"),
+        ("s32[]", 2.5),
+        ("s8[]", 300),
+        ("f32[]", 1j),
     ],
 )
 def test_a_result_that_does_not_fit(shape: str, result: Any) -> None:

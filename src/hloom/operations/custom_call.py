@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import ClassVar, Final, TypeAlias, cast
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from hloom.operations.arithmetic import Add
 from hloom.operations.control_flow import check_aliasing
 from hloom.operations.sorting import errors_of_leading
 from hloom.operations.values import described, elements_of, fits
-from hloom.shape.literal import Literal
+from hloom.shape.literal import Literal, python_array
 from hloom.shape.shape import Shape
 
 Target: TypeAlias = Callable[[HloInstruction, Sequence[Value]], object]
@@ -292,7 +292,8 @@ class CustomCall(Operation):
         if function is None:
             message = (
                 f"custom call target {self.custom_call_target!r} is not registered; "
-                f"hloom.register_custom_call registers a function (known: {_known_names()})"
+                "hloom.register_custom_call, under JAX jax.ffi.register_ffi_target, registers a function "
+                f"(known: {_known_names()})"
             )
             raise EvaluationError(message, rule="custom-call.target-registered")
         return _result(self.custom_call_target, function(run.instruction, operands), run.shape)
@@ -326,10 +327,10 @@ def _result(target: str, value: object, shape: Shape) -> Value:
             raise EvaluationError(message, rule="custom-call.result")
         return tuple(_result(target, v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     try:
-        typed = isinstance(value, (np.ndarray, np.generic))
-        array: Array = np.asarray(value, None if typed else shape.element_type.dtype)
+        typed = hasattr(value, "dtype")
+        array: Array = np.asarray(value) if typed else python_array(value, shape.element_type)
     except Exception as error:  # whatever the conversion of a value of the caller's own type raises
-        description = type(cast("object", value)).__name__
+        description = type(value).__name__
         message = f"custom call target {target!r} gave a {description}, not {shape}: {error}"
         raise EvaluationError(message, rule="custom-call.result") from error
     if not fits(array, shape):

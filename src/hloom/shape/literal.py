@@ -296,7 +296,7 @@ def _infer(value: Any) -> tuple[Shape, Array | tuple[Literal, ...] | None]:
         element_type = ElementType.from_dtype(array.dtype)
         array = array.astype(element_type.numpy_dtype, copy=False)
         return Shape(element_type, array.shape), _read_only(array)
-    array = _python_array(value)
+    array = _numbers(value)
     element_type = _default_type(array)
     return Shape(element_type, array.shape), _read_only(_converted(array, element_type))
 
@@ -316,7 +316,7 @@ def _fitted(value: object, shape: Shape) -> tuple[Shape, Array | tuple[Literal, 
         return shape, None
     if isinstance(value, tuple) or value is None:
         raise ShapeError(f"a value of shape {shape} is one array", rule="literal.is-array")
-    array = np.asarray(value) if hasattr(value, "dtype") else _python_array(value)
+    array = np.asarray(value) if hasattr(value, "dtype") else _numbers(value)
     _check_sizes(array.shape, shape)
     if hasattr(value, "dtype"):
         if array.dtype.newbyteorder("=") != shape.element_type.numpy_dtype:
@@ -367,7 +367,15 @@ def _check_sizes(sizes: tuple[int, ...], shape: Shape) -> None:
         )
 
 
-def _python_array(value: object) -> Array:
+def python_array(value: object, element_type: ElementType) -> Array:
+    """Return Python numbers, or lists of them, as an array of an element type that can hold them.
+
+    Raises ShapeError for other values, and for numbers that the type cannot hold.
+    """
+    return _converted(_numbers(value), element_type)
+
+
+def _numbers(value: object) -> Array:
     """Return Python numbers, or lists of them, as a numpy array of the type that numpy chooses."""
     try:
         array = np.asarray(value)
