@@ -82,6 +82,12 @@ def test_depth_has_an_end(rule: str) -> None:
     assert caught.value.rule == rule
 
 
+def test_the_message_about_a_long_opcode_is_short() -> None:
+    with pytest.raises(ParseError, match="unknown opcode") as caught:
+        parse_module("ENTRY e { p = f32[] " + "x" * 1_000_000 + "() }")
+    assert len(str(caught.value)) < 1000
+
+
 def test_the_message_points_at_the_place() -> None:
     with pytest.raises(ParseError) as caught:
         parse_module("HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT q = f32[2] negate(x)\n}\n")

@@ -21,6 +21,8 @@ from hloom.text.operand_checks import problem
 from hloom.text.result_shape import DERIVED, inferred_shape
 
 _OPCODE: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+")
+_LONGEST_OPCODE: Final = 100
+"""Limit of the characters of an unknown opcode in its message."""
 _CALL_AHEAD: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+[ \t\r\n]*+\(")
 ROOT: Final = re.compile(r"ROOT(?![A-Za-z0-9_.\-:=])")
 _DEEPEST: Final = 100
@@ -146,7 +148,7 @@ class InstructionParser:
         word = cursor.take(_OPCODE, "an opcode")[0]
         opcode, wrapped = asynchronous.split_opcode(word)
         if opcode not in REGISTRY or (wrapped is not None and wrapped not in REGISTRY):
-            message = f"unknown opcode {word!r}{did_you_mean(word, REGISTRY)}"
+            message = f"unknown opcode {word[:_LONGEST_OPCODE]!r}{did_you_mean(word, REGISTRY)}"
             raise cursor.error(message, rule="text.opcode", position=opcode_at)
         cls = REGISTRY[opcode]
         if shape is None and not cls.infers:
