@@ -9,6 +9,7 @@ what `jax.export` serializes, which holds a portable artifact. ::
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -158,7 +159,8 @@ def module_of(program: Lowered | Exported) -> HloModule:
 
 
 def _require_jax(task: str) -> None:
-    """Raise HloError if JAX is not installed."""
+    """Raise HloError if JAX is not installed; switch off jaxlib's log of what is no warning."""
     if find_spec("jax") is None or find_spec("jaxlib") is None:
         message = f"{task} needs jax, which is not installed: pip install 'hloom[jax]'"
         raise HloError(message, rule="stablehlo.jaxlib")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # as JAX sets it, if jaxlib is loaded before JAX

@@ -364,6 +364,14 @@ def test_xla_without_jaxlib_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.rule == "check.jaxlib"
 
 
+def test_what_xla_refuses_is_an_error() -> None:
+    pytest.importorskip("jaxlib")
+    text = "HloModule m\nENTRY e { p = u32[] parameter(0)  ROOT b = s32[] bitcast(p) }"
+    with pytest.raises(HloError, match="XLA:CPU refuses the program: ") as caught:
+        check(HloModule.from_text(text), [np.uint32(1)], against="xla")
+    assert caught.value.rule == "check.xla"
+
+
 # -- the command
 
 
@@ -397,10 +405,20 @@ def test_the_command_reports_differences(program: Path, wrong_backend: str, tmp_
     assert hloom_check(*arguments, "--random", 1).exit_code == 2
 
 
-def test_errors_have_their_own_exit_status(program: Path) -> None:
+def test_errors_have_their_own_exit_status(program: Path, tmp_path: Path) -> None:
     result = hloom_check(program, "--against", "tpu")
     assert result.exit_code == 2
     assert "check.backend" in result.stderr
+    (tmp_path / "empty").mkdir()
+    result = hloom_check(tmp_path / "empty")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {tmp_path / 'empty'} holds no programs")
+
+
+def test_errors_are_at_a_place_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "cut.hlo"
+    path.write_text("HloModule m\nENTRY e { p = f32[")
+    assert hloom_check(path).stderr.startswith(f"error: {path}:2:")
 
 
 def test_snapshots_are_compared_with_their_results(program: Path, tmp_path: Path) -> None:

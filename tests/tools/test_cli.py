@@ -292,7 +292,7 @@ def test_layout_in_words_and_as_a_drawing(tmp_path: Path) -> None:
     assert "(23)" in output
     assert "(23)" not in hloom("layout", "f32[3,5]{1,0:T(2,2)}", "--no-drawing").output
     for suffix in ("svg", "png"):
-        assert hloom("layout", "f32[3,5]{1,0:T(2,2)}", "--out", tmp_path / f"l.{suffix}").exit_code == 0
+        assert hloom("layout", "f32[3,5]{1,0:T(2,2)}", "-o", tmp_path / f"l.{suffix}").exit_code == 0
         assert (tmp_path / f"l.{suffix}").stat().st_size > 1000
     assert "layout.tile-size-positive" in refusal("layout", "f32[3]{0:T(0)}")
 
@@ -327,7 +327,7 @@ def test_draw_in_every_form(tmp_path: Path, program: Path) -> None:
         path = tmp_path / f"graph{suffix}"
         assert "7 instructions in 1 computations" in hloom("draw", program, "--out", path).output
         assert path.read_text().startswith(start)
-    assert "draw.suffix" in refusal("draw", program, "--out", tmp_path / "graph.bmp")
+    assert "draw.suffix" in refusal("draw", program, "-o", tmp_path / "graph.bmp")
 
 
 def test_stats_of_a_compilation(program: Path) -> None:

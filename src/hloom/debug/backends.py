@@ -42,7 +42,8 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Value]]
         arguments: the arguments of each device; ``xla`` runs one device.
 
     Raises HloError by ``check.backend`` for an unknown backend, ``check.one-device`` for a program of several
-    devices on a backend that runs one, and ``check.jaxlib`` for ``xla`` without jaxlib.
+    devices on a backend that runs one, ``check.jaxlib`` for ``xla`` without jaxlib, and ``check.xla`` for
+    what XLA:CPU does not compile or run.
     """
     if backend not in names():
         raise HloError(
@@ -84,7 +85,10 @@ def _on_xla(module: HloModule, arguments: Sequence[Value]) -> Any:
     from hloom.debug.xla_cpu import run_on_xla
 
     text = module.to_text(PrintOptions(print_large_constants=True, print_metadata=False))
-    leaves = run_on_xla(text, [leaf for argument in arguments for leaf in flat(argument)])
+    try:
+        leaves = run_on_xla(text, [leaf for argument in arguments for leaf in flat(argument)])
+    except (RuntimeError, ValueError) as error:  # those of jaxlib
+        raise HloError(f"XLA:CPU refuses the program: {error}", rule="check.xla") from error
     return _joined(module.entry.root.shape, iter(leaves))
 
 

@@ -255,7 +255,9 @@ def print_(file: str, form: str, output: str | None, xla_version: XlaVersion, **
 
 @main.command(short_help="Explain and draw the layout of a shape.")
 @click.argument("shape")
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the drawing to this .svg or .png file.")
+@click.option(
+    "-o", "--out", type=click.Path(dir_okay=False), help="Write the drawing to this .svg or .png file."
+)
 @click.option("--at", "where", default="", metavar="INDICES", help="The slice to draw: z=1 or z=1,p=0.")
 @click.option("--no-drawing", is_flag=True, help="Print the explanation only.")
 def layout(shape: str, out: str | None, where: str, no_drawing: bool) -> None:

@@ -12,7 +12,7 @@ import click
 
 from hloom.tools.console.completion import COMPARED_BACKEND
 from hloom.tools.console.options import AS_JSON, INPUTS, TOLERANCE
-from hloom.tools.console.program_argument import program_argument
+from hloom.tools.console.program_argument import FILE_OR_FOLDER, program_file, program_option
 from hloom.tools.console.terminal import echo, exit_2_if_undecided, progress, styled
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ _MOST_LINES: Final = 12
 
 
 @click.command(short_help="Compare the results of two backends.")
-@program_argument
+@click.argument("file", type=FILE_OR_FOLDER)
+@program_option
 @click.option(
     "--backend", type=COMPARED_BACKEND, default="cpu", show_default=True, help="The backend in doubt."
 )
@@ -56,7 +57,7 @@ _MOST_LINES: Final = 12
 @click.option("--no-locate", is_flag=True, help="Do not search for the first instruction that differs.")
 @click.option("--all", "every", is_flag=True, help="List every result, also those that agree.")
 @AS_JSON
-def check(file: str, **options: Any) -> None:
+def check(file: str, program: str, **options: Any) -> None:
     """Run a program on two backends and compare every result.
 
     Backends are cpu, evaluator, passes (the evaluator after the cpu backend's passes: a difference is a wrong
@@ -82,6 +83,8 @@ def check(file: str, **options: Any) -> None:
     from hloom.debug.tolerance import Tolerance
     from hloom.files import load_snapshot
 
+    with exit_2_if_undecided(file):
+        file = program_file(file, program)
     with exit_2_if_undecided(file):
         tolerance = Tolerance.parse(options["tolerance"])
         checks = list(_checks(load_snapshot(file), tolerance, options))

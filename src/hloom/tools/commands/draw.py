@@ -12,7 +12,7 @@ from hloom.tools.console.terminal import echo
 
 @click.command(short_help="Draw a program as .svg, .png, .html or .dot.")
 @program_argument
-@click.option("--out", type=click.Path(dir_okay=False), default="graph.svg", show_default=True)
+@click.option("-o", "--out", type=click.Path(dir_okay=False), default="graph.svg", show_default=True)
 @click.option("--full", is_flag=True, help="Draw small constants and scalar computations too.")
 @click.option("--around", metavar="NAME", default="", help="Draw only what is near this instruction.")
 @click.option(

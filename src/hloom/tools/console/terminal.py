@@ -82,7 +82,7 @@ def exit_2_if_undecided(file: str) -> Generator[None]:
     try:
         yield
     except HloError as error:
-        echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
+        echo(styled("error: ", "removed") + described(error, file), err=True)
         sys.exit(2)
     finally:
         progress.done()
