@@ -125,7 +125,8 @@ def main() -> None:
     "inputs",
     multiple=True,
     type=click.Path(exists=True),
-    help="A .npy or .npz file of arguments, or a directory of --output-tiles; may be repeated.",
+    help="A .npy file, an .npz file of arrays in the order of the parameters (names do not count), or a "
+    "directory of --output-tiles; may be repeated.",
 )
 @click.option(
     "--random", "seed", type=click.IntRange(0), metavar="SEED", help="Draw random arguments from this seed."
