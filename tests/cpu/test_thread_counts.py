@@ -15,9 +15,28 @@ from hloom.tools.examples.workload import examples
 ROOT = Path(__file__).parents[2]
 
 
-def digests(threads: int, runs: int) -> dict[str, list[str]]:
-    """Return the digests of the results of the example programs, for each run."""
-    words = [sys.executable, "-m", "tests.cpu.thread_digests", str(examples()), str(runs)]
+UPDATES = """
+HloModule updates
+
+ENTRY main {
+  x = f32[128,1024] parameter(0)
+  y = f32[128,1040] parameter(1)
+  p = f32[1024,1040] parameter(2)
+  m = f32[1024,1040] parameter(3)
+  gradient = f32[1024,1040] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  moment = f32[1024,1040] add(m, gradient)
+  square = f32[1024,1040] multiply(moment, moment)
+  root = f32[1024,1040] sqrt(square)
+  next = f32[1024,1040] divide(p, root)
+  ROOT r = (f32[1024,1040], f32[1024,1040]) tuple(next, moment)
+}
+"""
+"""A product whose epilogue updates parameters and their moments."""
+
+
+def digests(threads: int, runs: int, directory: Path) -> dict[str, list[str]]:
+    """Return the digests of the results of a directory's programs, for each run."""
+    words = [sys.executable, "-m", "tests.cpu.thread_digests", str(directory), str(runs)]
     environment = {**os.environ, "HLOOM_NUM_THREADS": str(threads)}
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -27,11 +46,21 @@ def digests(threads: int, runs: int) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def one_thread() -> dict[str, list[str]]:
     """Return the digests of each program's results on one thread."""
-    return digests(1, 10)
+    return digests(1, 10, examples())
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 8])
 def test_every_number_of_threads_gives_the_same_bits(threads: int, one_thread: dict[str, list[str]]) -> None:
-    found = one_thread if threads == 1 else digests(threads, 10)
+    found = one_thread if threads == 1 else digests(threads, 10, examples())
     assert found.keys() == one_thread.keys()
     assert [name for name in found if set(found[name]) != {one_thread[name][0]}] == []
+
+
+def test_updates_in_products_have_the_same_bits_on_every_number_of_threads(tmp_path: Path) -> None:
+    (tmp_path / "updates.hlo").write_text(UPDATES)
+    normal = {"dtype": "float32", "kind": "normal", "lo": None, "hi": None, "scale": 1.0, "mean": 0.0}
+    shapes = ([128, 1024], [128, 1040], [1024, 1040], [1024, 1040])
+    (tmp_path / "inputs.json").write_text(json.dumps({"updates": [{**normal, "shape": s} for s in shapes]}))
+    one = digests(1, 3, tmp_path)
+    assert len(set(one["updates"])) == 1
+    assert all(digests(threads, 3, tmp_path) == one for threads in (2, 3, 8))
