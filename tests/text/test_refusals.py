@@ -45,6 +45,7 @@ REFUSED = [
     ("text.operand-shape", BODY + "negate(«f32[3] p) }"),
     ("instruction.arity", BODY + "«negate(p, p) }"),
     ("text.attribute", BODY + "negate(p), «sparsity=1 }"),
+    ("text.attribute", BODY + "negate(p), «calls=c }"),
     ("text.attribute-twice", BODY + "negate(p), origin={}, «origin={} }"),
     ("text.attribute-missing", BODY + "«get-tuple-element(p) }"),
     ("text.computation", BODY + "call(p), to_apply=«nowhere }"),
