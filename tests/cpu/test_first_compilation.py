@@ -1,4 +1,4 @@
-"""What the first compilation of a process imports: its time is that of imports, to a good part."""
+"""Bounds the modules that the first compilation of a process imports; imports take most of its time."""
 
 from __future__ import annotations
 

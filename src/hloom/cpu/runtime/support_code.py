@@ -27,10 +27,10 @@ def support_code(target: Target) -> list[tuple[str, int]]:
 
     Only what every call of a program runs gains by it.
     """
-    calls = Library(target).add(_exported(entry, memory))
+    called = _exported(entry, memory)
     files = clock, exchange, foreign, gang, host, interruption, library, pool, rendezvous
-    others = Library(target, linked=calls.functions).add(_exported(*files))
-    return [(print_module(calls), OPTIMIZED), (print_module(others), QUICK)]
+    others = Library(target, linked={routine.name for routine in called}).add(_exported(*files))
+    return [(print_module(Library(target).add(called)), OPTIMIZED), (print_module(others), QUICK)]
 
 
 def _exported(*files: object) -> list[Routine]:

@@ -75,8 +75,8 @@ class TileEpilogue:
         is_next = later.compare("sge", end)
         later = is_next.select(first + (later - end), later)
         column = is_next.select(column + plan.panel, column)
-        place = self._line(batch, later) * gemm.n + column
-        return [f.offset(self.pointers[number], place * size) for number, size in self.reads]
+        element = self._line(batch, later) * gemm.n + column
+        return [f.offset(self.pointers[number], element * size) for number, size in self.reads]
 
     def _line(self, batch: Value, row: Value) -> Value:
         return row + batch * self.plan.gemm.m if self.plan.gemm.batches > 1 else row
