@@ -2,7 +2,7 @@
 
 ``python -m tests.mutation --count 300 --seed 1`` (``make mutation N=300 SEED=1``), by hand and weekly:
 
-1. `recorder` runs tests under coverage.py, `coverage_map` joins what it stores in ``.mutation/``: the tests
+1. `recorder` monitors the lines of tests, `coverage_map` joins what it stores in ``.mutation/``: the tests
    that run each line. Only files of tests that have changed are recorded again (``--record``: nothing else).
 2. `mutants`: every one-line change inside functions; a sample of them is drawn.
 3. `trial`: each is made in a copy of the tree, and the tests that run its line are run, quick and specific

@@ -103,10 +103,7 @@ def record(tree: Path, kept: Path, workers: int, fresh: bool) -> None:
 
 
 def record_files(tree: Path, parts: Path, files: list[str], log: Path) -> bool:
-    """Record tests in a process; return false if it fails or takes too long.
-
-    Interruptions, which tests raise in other threads, may be lost inside of coverage.py.
-    """
+    """Record tests in a process; return false if it fails or takes too long."""
     command = [sys.executable, "-m", "tests.mutation.recorder", str(parts), *files]
     with tempfile.TemporaryDirectory(prefix="hloom-coverage-", ignore_cleanup_errors=True) as scratch:
         environment = os.environ | {"PYTHONPATH": str(tree / "src"), "CI": "1", "TMPDIR": scratch}

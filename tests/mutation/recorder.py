@@ -1,25 +1,26 @@
 """Record the lines that each test runs: ``python -m tests.mutation.recorder FOLDER TEST…``.
 
-Processes that a test starts are recorded too (``child_process/``), with the threads of their native code,
-unless they are killed. Every test function gets an empty cache of compiled programs, so that code which an
-earlier test has run too runs again. What runs only at the first call in a process (imports,
-``functools.cache``) counts for the test that calls first.
+Processes that a test starts are recorded too (``child_process/``), unless they are killed. Every test
+function gets an empty cache of compiled programs, so that code which an earlier test has run too runs again.
+What runs only at the first call in a process (imports, ``functools.cache``) counts for the test that calls
+first.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from coverage import Coverage, CoverageData
-from coverage.collector import Collector
 
+from .child_process.line_monitor import LineMonitor
 from .parameters import function_of, spread
 from .parts import Part, cpu_seconds, digest, part_of
 
@@ -30,22 +31,16 @@ SOURCES = str(Path("src/hloom").resolve())
 CHILD = str(Path(__file__).parent / "child_process")
 
 
-def lines_of(data: CoverageData) -> dict[str, set[int]]:
-    """Return the lines of each source file that ran."""
-    root = str(Path.cwd()) + os.sep
-    return {file.removeprefix(root): set(data.lines(file) or ()) for file in data.measured_files()}
-
-
 class Recorder:
-    """A plugin that records coverage with a context for every test function, and their CPU times."""
+    """A plugin that records the lines and the CPU time of every test function."""
 
     def __init__(self, target: Path, scratch: Path) -> None:
         self.target, self.scratch = target, scratch
-        self.coverage = Coverage(data_file=None, source=[SOURCES], config_file=False, messages=False)
+        self.monitor = LineMonitor(SOURCES)
         self.seconds: dict[str, float] = defaultdict(float)
         self.ran: dict[str, int] = defaultdict(int)
         self.all: dict[str, int] = {}
-        self.children: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+        self.lines: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         self.failed: set[str] = set()
         self.running = ""
 
@@ -55,12 +50,8 @@ class Recorder:
         self.all = {name: len(own) for name, own in spread(items).items()}
 
     def pytest_sessionstart(self) -> None:
-        """Start measuring, here and in the processes that tests start."""
-        # Interruptions, which tests raise in threads, would leave coverage's lock locked.
-        Collector.lock_data = Collector.unlock_data = lambda self: None  # type: ignore[method-assign]
-        self.coverage.set_option("run:disable_warnings", ["no-data-collected"])
-        self.coverage.start()
-        os.environ |= {"MUTATION_COVERAGE": str(self.scratch), "MUTATION_SOURCES": SOURCES}
+        """Monitor the processes that tests start, too."""
+        os.environ |= {"MUTATION_LINES": str(self.scratch), "MUTATION_SOURCES": SOURCES}
         original = subprocess.Popen.__init__
 
         def start(process: Any, args: Any, *more: Any, env: Any = None, **keywords: Any) -> None:
@@ -72,12 +63,12 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
-        """Measure one test in the context of its function."""
+        """Measure one test; its lines are those of its function."""
         name = function_of(item.nodeid)
         if name != self.running:
+            self.collect_lines()
             self.running = name
             os.environ["HLOOM_CACHE_DIR"] = tempfile.mkdtemp()
-        self.coverage.switch_context(name)
         begin = cpu_seconds()
         try:
             return (yield)
@@ -85,8 +76,6 @@ class Recorder:
             if self.seconds[name] <= PARAMETERS_SECONDS:
                 self.seconds[name] += cpu_seconds() - begin
                 self.ran[name] += 1
-            self.coverage.switch_context("")
-            self.collect_children(name)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -99,26 +88,21 @@ class Recorder:
         if report.failed:
             self.failed.add(function_of(report.nodeid))
 
-    def collect_children(self, name: str) -> None:
-        """Add the lines that processes of a test have run."""
-        for file in self.scratch.glob("child*"):
-            data = CoverageData(str(file))
-            data.read()
-            for path, lines in lines_of(data).items():
-                self.children[name][path] |= lines
-            file.unlink(missing_ok=True)
+    def collect_lines(self) -> None:
+        """Add the lines that the running function and its processes have run."""
+        self.add(self.monitor.take())
+        for file in self.scratch.glob("*.json"):
+            self.add(json.loads(file.read_text()))
+            file.unlink()
+
+    def add(self, lines: Mapping[str, Sequence[int] | set[int]]) -> None:
+        """Add lines, by file, to those of the running function."""
+        for file, numbers in lines.items():
+            self.lines[self.running][file.removeprefix(str(Path.cwd()) + os.sep)].update(numbers)
 
     def pytest_sessionfinish(self) -> None:
         """Write a part of the map for each test file."""
-        self.coverage.stop()
-        data = self.coverage.get_data()
-        contexts = self.children
-        root = str(Path.cwd()) + os.sep
-        for file in data.measured_files():
-            path = file.removeprefix(root)
-            for line, names in data.contexts_by_lineno(file).items():
-                for name in filter(None, names):
-                    contexts[name][path].add(line)
+        self.collect_lines()
         parts: dict[str, Part] = {}
         for name, seconds in sorted(self.seconds.items()):
             test_file = name.split("::")[0]
@@ -127,7 +111,7 @@ class Recorder:
                 part.failed.append(name)
                 continue
             part.seconds[name] = round(seconds * self.all[name] / max(1, self.ran[name]), 3)
-            part.lines[name] = {path: sorted(lines) for path, lines in contexts[name].items() if lines}
+            part.lines[name] = {path: sorted(lines) for path, lines in self.lines[name].items()}
             for path in part.lines[name]:
                 part.digests.setdefault(path, digest(Path(path)))
         for test_file, part in parts.items():
