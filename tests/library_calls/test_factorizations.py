@@ -60,6 +60,13 @@ def test_eigenvalues_of_hermitian_matrices_are_real() -> None:
     agreement.near(values, np.array([1, 3]), 8)
 
 
+def test_eigh_of_a_stack_with_a_workspace() -> None:
+    stack = f32([[[2, 1], [1, 2]], [[4, 0], [0, 3]]])
+    shape = "(f32[2,2,2], f32[2,2], f32[8])"
+    _, values, _ = run(shape, "Eigh", [stack], '"1,1,100,0.0001"')
+    agreement.near(values, np.array([[1, 3], [3, 4]]), 8)
+
+
 def test_other_configurations_of_eigh_are_not_emulated() -> None:
     with pytest.raises(hloom.HloError, match="lower,sort,max_iter,tol"):
         run("(f32[2,2], f32[2])", "Eigh", [np.eye(2, dtype=np.float32)], '"lower"')

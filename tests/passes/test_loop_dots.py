@@ -108,6 +108,11 @@ def test_every_row_must_be_visited_once(
     assert moved(text) == count
 
 
+def test_the_dot_of_a_single_iteration_stays() -> None:
+    step = f"{ROW.format(at='i')}\n  {DOTS[0][1]}\n  k = f32[3,5] add(x0, y)"
+    assert moved(program(["f32[3,5]", "f32[1,3,4]", "f32[4,5]"], ["k", "x1", "x2"], step, end=1)) == 1
+
+
 WRITE = """c = f32[3,4] clamp(one, h, two)
   {dot}
   w = f32[1,3,5] reshape(y)

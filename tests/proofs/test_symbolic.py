@@ -27,7 +27,7 @@ from hloom.proofs.symbolic.rewrites import prove_rewrite
 from hloom.proofs.symbolic.rules import RuleBook, Sketch, overall, prove_instance, prove_rule
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.proofs.verdict import Relation
-from hloom.shape.element_type import F32
+from hloom.shape.element_type import F32, S32
 from hloom.tools.commands.prove import prove
 from tests.passes import test_contraction_rules
 from tests.rule_checks import Example
@@ -52,6 +52,29 @@ SAMPLE = {
 @pytest.mark.parametrize(("book", "name"), [(b, n) for b, names in SAMPLE.items() for n in names])
 def test_rules_of_xla_hold_for_all_sizes(book: str, name: str) -> None:
     assert overall(prove_rule(BOOKS[book].rules[name])).relation.is_proof
+
+
+RIGHT = RuleBook("right")
+
+
+@RIGHT.state()
+def dynamic_slice_at_a_clamped_start(w: Sketch) -> Iterator[HloInstruction]:
+    """DynamicSlice(A, clamp(0, i, 3)) ⇒ DynamicSlice(Slice(A), i), which clamps the start."""
+    n, (i,) = w.sizes("n"), w.indices("i", 1)
+    w.require(n >= 4)
+    a = w.array("A", n)
+    yield w.dynamic_slice(a, [w.clamp(w.scalar(0, S32), i, w.scalar(3, S32))], [1])
+    yield w.dynamic_slice(w.slice(a, [0], [4]), [i], [1])
+
+
+def test_a_clamped_start_is_its_bound_where_it_is_above() -> None:
+    rule = RIGHT.rules["dynamic_slice_at_a_clamped_start"]
+    assert overall(prove_rule(rule)).relation is Relation.IDENTICAL
+
+
+def test_instances_have_the_highest_rank_of_their_parameters() -> None:
+    rule = BOOKS["movement"].rules["concatenate_scalar_before"]
+    assert prove_instance(rule, F32, {"N": 2, "M": 0}).rank == 3
 
 
 # -- wrong rules are refuted
@@ -182,6 +205,14 @@ def clamped_offsets_added(w: Sketch) -> Iterator[HloInstruction]:
     a = w.array("A", n)
     yield w.dynamic_slice(w.dynamic_slice(a, [i], [outer]), [j], [inner])
     yield w.dynamic_slice(a, [w.op(Add(), i, j)], [inner])
+
+
+@BAD.state()
+def start_of_a_neighbour(w: Sketch) -> Iterator[HloInstruction]:
+    """DynamicSlice(A, 1) ⇒ DynamicSlice(A, 2), of one element."""
+    a = w.array("A", w.sizes("n"))
+    yield w.dynamic_slice(a, [w.scalar(1, S32)], [1])
+    yield w.dynamic_slice(a, [w.scalar(2, S32)], [1])
 
 
 @BAD.state()

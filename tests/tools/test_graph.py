@@ -133,6 +133,13 @@ def test_small_things_stand_where_they_are_used() -> None:
     assert nodes["r"].is_root
 
 
+@pytest.mark.parametrize(("opcode", "family"), [("reverse", "movement"), ("transpose", "indexing")])
+def test_what_reads_memory_in_another_order_has_its_own_color(opcode: str, family: str) -> None:
+    text = f"HloModule m\nENTRY e {{ p = f32[4] parameter(0) ROOT r = f32[4] {opcode}(p), dimensions={{0}} }}"
+    (box,) = scene_of(HloModule.from_text(text)).boxes
+    assert [node.family for node in box.nodes.values()] == ["parameter", family]
+
+
 def test_everything_can_be_shown() -> None:
     scene = scene_of(HloModule.from_text(PROGRAM), full=True)
     assert [box.title for box in scene.boxes] == ["ENTRY %e", "%add"]

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, datacl
 
 from hloom.errors import HloError, NoBound, ShapeError
 from hloom.ir.codec import (
-    REQUIRED,
     DeclaredAttribute,
     attribute,
     attributes_of,
@@ -410,8 +409,3 @@ def has_fields(cls: type[object]) -> bool:
     annotations = inspect.get_annotations(cls)
     inherited = getattr(cls, "__dataclass_fields__", ())
     return bool(inherited) or any(not str(kind).startswith("ClassVar") for kind in annotations.values())
-
-
-def defaults(cls: type[Operation]) -> dict[str, Any]:
-    """Return the fields of an operation that need not be written, with their default values."""
-    return {a.field: a.default for a in cls.attributes if a.default is not REQUIRED}

@@ -57,10 +57,10 @@ def eigh(call: LibraryCall) -> Results:
     call.require(
         len(fields) == 4 and fields[0] in ("0", "1"), "its configuration is not lower,sort,max_iter,tol"
     )
-    vectors, values = (shape.dimensions for shape in call.shapes[:2])
     triangle = ord("L" if fields[0] == "1" else "U")
     options = f"{{mode = {ord('V')} : ui8, uplo = {triangle} : ui8}}"
-    return _called("syevd", "heevd", call.operands, [vectors, values, vectors[:-2]], options)[:2]
+    sizes = call.operands[0].shape.dimensions
+    return _called("syevd", "heevd", call.operands, [sizes, sizes[:-1], sizes[:-2]], options)[:2]
 
 
 def _called(

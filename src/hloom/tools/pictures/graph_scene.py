@@ -274,7 +274,7 @@ def family_of(instruction: HloInstruction) -> str:
     operation = instruction.operation
     if isinstance(operation, Parameter):
         return "parameter"
-    if operation.family is Family.MOVEMENT and operation.element_cost is ElementCost.INDEXED:
+    if operation.element_cost is ElementCost.INDEXED:
         return "indexing"
     return _GROUPS[operation.family]
 
