@@ -9,7 +9,8 @@ import hloom
 from hloom.shape.element_type import ElementType
 from tests import agreement
 from tests.arrays import f32, s32, u32, u64
-from tests.evaluation import refused
+from tests.evaluation import parse, refused
+from tests.interruption import SOON, interrupted
 from tests.reducers import ADD, with_reducers
 from tests.semantics_runs import (
     MIN,
@@ -169,6 +170,39 @@ def test_a_branch_out_of_range_is_the_last() -> None:
         v = s32[] constant(7)
         ROOT r = s32[] conditional(i, v, v), branch_computations={a, b} }"""
     assert [int(evaluate(text, s32(i))) for i in (0, 1, 2, -1, MIN)] == [-7, 14, 14, 14, 14]
+
+
+ALWAYS, CARRIED = "ROOT t = pred[] constant(true)", "ROOT t = pred[] get-tuple-element(s), index=0"
+IDENTITY = "ROOT t = (pred[], s32[]) tuple(p, n)"
+DOUBLES = "m = s32[] add(n, n)\nROOT t = (pred[], s32[]) tuple(p, m)"
+LOOP = """HloModule m
+    more {{ s = (pred[], s32[]) parameter(0)
+            {condition} }}
+    step {{ s = (pred[], s32[]) parameter(0)
+            p = pred[] get-tuple-element(s), index=0
+            n = s32[] get-tuple-element(s), index=1
+            {body} }}
+    ENTRY e {{ p = pred[] parameter(0)
+               n = s32[] constant(1)
+               s = (pred[], s32[]) tuple(p, n)
+               w = (pred[], s32[]) while(s), condition=more, body=step
+               {result} }}"""
+
+
+@pytest.mark.parametrize("condition", [ALWAYS, CARRIED], ids=["true", "carried"])
+@pytest.mark.parametrize("body", [DOUBLES, IDENTITY], ids=["doubles", "identity"])
+@pytest.mark.parametrize("result", ["pred[] get-tuple-element(w), index=0", "(pred[], s32[]) copy(w)"])
+def test_a_loop_without_end_does_not_return(condition: str, body: str, result: str) -> None:
+    exe = compiled(parse(LOOP.format(condition=condition, body=body, result=f"ROOT r = {result}")))
+    assert interrupted(exe, np.True_) < SOON
+    if condition is CARRIED:
+        assert np.all(exe(np.False_)[0] == np.False_) if "copy" in result else exe(np.False_) == np.False_
+
+
+@pytest.mark.parametrize("condition", [ALWAYS, CARRIED], ids=["true", "carried"])
+def test_a_loop_without_end_that_no_result_needs_does_not_run(condition: str) -> None:
+    text = LOOP.format(condition=condition, body=DOUBLES, result="ROOT r = s32[] constant(7)")
+    assert evaluate(text, np.True_) == 7
 
 
 def test_select_and_scatter_with_ge_keeps_the_first_of_equals() -> None:

@@ -51,6 +51,7 @@ LINES = {
         "test_an_update_with_a_shifted_part_of_itself_reads_the_old_values"
     ),
     "conditional, index out of range": "test_a_branch_out_of_range_is_the_last",
+    "a loop that does not end": "test_a_loop_without_end_does_not_return",
     "select-and-scatter": "test_select_and_scatter_with_ge_keeps_the_first_of_equals",
     "scatter, select-and-scatter of narrow floats": "test_scatters_round_every_combination",
     "pad": "test_pad_spreads_first_and_crops_then",

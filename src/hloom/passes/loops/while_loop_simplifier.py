@@ -46,7 +46,7 @@ def simplify(instruction: HloInstruction) -> bool:
     if count is not None and count.iterations <= 1 and condition_is_pure(instruction):
         unroll(instruction, count)
         return True
-    changed = move_invariants(loop)
+    changed = move_invariants(loop, ends=count is not None)
     if count is not None:
         changed |= know_the_end(loop, count)
     changed |= join_equal_elements(loop)
@@ -70,17 +70,21 @@ def unroll(instruction: HloInstruction, count: TripCount) -> None:
     replace_caller(instruction, result)
 
 
-def move_invariants(loop: TupleLoop) -> bool:
+def move_invariants(loop: TupleLoop, *, ends: bool) -> bool:
     """Replace uses of invariant elements after the loop by their initial values; return whether any changed.
 
-    Cheap constants are recomputed inside the loop, too.
+    Cheap constants are recomputed inside the loop, too. If it is not known that the loop ``ends``, and only
+    invariant elements are used after it, they still are: a loop that no value needs would be removed, and
+    the program would return where it must not.
     """
+    used = [n for n in range(loop.count) if any(p.users or p.is_root for p in picks(loop.instruction, n))]
+    replaces = ends or not all(map(loop.is_invariant, used))
     changed = False
     for n in range(loop.count):
         if not loop.is_invariant(n):
             continue
         initial = loop.initial(n)
-        for pick in picks(loop.instruction, n):
+        for pick in picks(loop.instruction, n) if replaces else ():
             if pick.users or pick.is_root:
                 pick.replace_all_uses_with(initial)
                 changed = True
