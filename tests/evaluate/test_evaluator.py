@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from sys import getrecursionlimit
 from typing import Any
 
 import numpy as np
 import pytest
 
+import hloom
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.evaluator import Evaluator
 from tests.arrays import f32
@@ -170,9 +172,10 @@ def test_calls_that_are_nested_too_deeply() -> None:
     module = parse(
         program(f"p = f32[] parameter(0)\n ROOT r = f32[] call(p), to_apply=level.{depth - 1}", computations)
     )
-    with pytest.raises(HloError) as caught:
+    with pytest.raises(HloError, match=rf"limit, {getrecursionlimit()}, .* compile for the cpu") as caught:
         Evaluator().run(module.entry, [f32(1)])
     assert caught.value.rule == "evaluate.call-depth"
+    assert hloom.compile(module, backend="cpu")(f32(1)) == 1
 
 
 def test_a_result_too_large_for_memory() -> None:

@@ -7,6 +7,7 @@ needed) and run many times, so that the overhead of loops with small bodies is l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getrecursionlimit
 from typing import Any, Final, cast
 
 import numpy as np
@@ -272,7 +273,11 @@ def _evaluated(step: _Step, evaluate: Callable[..., object], operands: list[Pass
         message = f"not enough memory for {step.shape}, {step.shape.byte_size:,} bytes"
         raise EvaluationError(message, rule="evaluate.memory", instruction=step.instruction.name) from None
     except RecursionError:
-        message = "computations call each other too deeply"
+        message = (
+            f"computations call each other more deeply than Python's recursion limit, {getrecursionlimit()}, "
+            "allows the evaluator; compile for the cpu backend, which inlines calls, or raise the limit by "
+            "sys.setrecursionlimit"
+        )
         raise EvaluationError(message, rule="evaluate.call-depth") from None
     except (ValueError, IndexError) as error:
         if any(map(_beyond_numpy, step.shape.leaves())):
