@@ -10,6 +10,7 @@ import pytest
 
 from hloom import HloError, HloModule, Literal, load, save
 from hloom.files import Snapshot, encoded, load_all, load_snapshot, save_snapshot
+from hloom.proto.container import parse_container
 from tests.arrays import f32
 
 TEXT = """HloModule m
@@ -203,4 +204,28 @@ def test_bytes_that_only_begin_like_a_mark_are_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(HloError) as caught:
         load(path)
+    assert caught.value.rule == "proto.no-module"
+
+
+def test_a_proto_that_is_cut(tmp_path: Path, module: HloModule) -> None:
+    """Wherever the one field of an HloProto ends early, the message says so."""
+    data = encoded(module, ".pb")
+    for size in range(1, len(data)):
+        with pytest.raises(HloError) as caught:
+            parse_container(data[:size])
+        assert caught.value.rule == "proto.cut"
+    path = tmp_path / "cut.pb"
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(HloError, match=f"its {len(data) // 2:,} bytes end within a field; copy or write"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x08\x80\x01", b"\x09" + bytes(8), b"\x0d" + bytes(4), b"\x12\x02ab", b"\x00\x01", b"\x0b\xff"],
+    ids=["varint", "8 bytes", "4 bytes", "string", "no field", "group"],
+)
+def test_whole_fields_of_no_program_are_not_cut(data: bytes) -> None:
+    with pytest.raises(HloError) as caught:
+        parse_container(data)
     assert caught.value.rule == "proto.no-module"

@@ -67,8 +67,17 @@ def text_refusal(text: str) -> str:
     return f"this is no HLO text, proto or StableHLO, but {seen}; {HINT}"
 
 
+def _binary(data: bytes) -> str:
+    """Return what kind of file begins so; empty if it is not known."""
+    return next((name for mark, name in _BINARIES if data.startswith(mark)), "")
+
+
+def is_known_binary(data: bytes) -> bool:
+    """Return whether bytes begin as files of another known format."""
+    return bool(_binary(data))
+
+
 def bytes_refusal(data: bytes) -> str:
     """Return the message for bytes in which there is no program."""
-    seen = next((name for mark, name in _BINARIES if data.startswith(mark)), "")
-    seen = seen or f"{len(data)} bytes that begin with {data[:8].hex(' ')}"
+    seen = _binary(data) or f"{len(data)} bytes that begin with {data[:8].hex(' ')}"
     return f"this is no HLO text, StableHLO, nor a proto with a program, but {seen}; {HINT}"

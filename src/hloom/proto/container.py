@@ -6,20 +6,22 @@ module has instructions with opcodes.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from hloom.errors import ParseError
-from hloom.foreign import bytes_refusal
+from hloom.foreign import HINT, bytes_refusal, is_known_binary
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot
 
 Container: TypeAlias = HloModuleProto | HloProto | HloSnapshot | HloUnoptimizedSnapshot
 
 # The field numbers of HloUnoptimizedSnapshot that HloProto does not have.
 _PARTITIONS, _VERSION = 2, 3
-_VARINT = 0
+_VARINT, _LENGTH_DELIMITED = 0, 2
+_SIZES: Final = {_VARINT: None, 1: 8, _LENGTH_DELIMITED: None, 5: 4}
+"""Bytes of values by wire type; None for those that begin with a varint."""
 
 
 def parse_container(data: bytes) -> Container:
@@ -31,7 +33,43 @@ def parse_container(data: bytes) -> Container:
             continue
         if _is_module(held_module(message)):
             return _unoptimized(data) if _is_unoptimized(message) else message
+    if not is_known_binary(data) and _ends_within_field(data):
+        message = (
+            f"this is a proto that is cut, or none: read as HloModuleProto, HloProto and HloSnapshot, its "
+            f"{len(data):,} bytes end within a field; copy or write the whole file again; {HINT}"
+        )
+        raise ParseError(message, rule="proto.cut")
     raise ParseError(bytes_refusal(data), rule="proto.no-module")
+
+
+def _ends_within_field(data: bytes) -> bool:
+    """Return whether bytes are fields of a message of which the last is incomplete.
+
+    The encoding is that of https://protobuf.dev/programming-guides/encoding.
+    """
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        field, wire_type = tag >> 3, tag & 7
+        if position <= len(data) and not (field and wire_type in _SIZES):
+            return False
+        size = _SIZES[wire_type]
+        if size is None:
+            value, position = _varint(data, position)
+            size = value if wire_type == _LENGTH_DELIMITED else 0
+        position += size
+    return position > len(data)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return the number at a position and the position after it; beyond the end if it is cut."""
+    value = shift = 0
+    for byte in data[position : position + 10]:
+        value |= (byte & 0x7F) << shift
+        shift, position = shift + 7, position + 1
+        if byte < 0x80:
+            return value, position
+    return 0, len(data) + 1
 
 
 def held_module(container: Container) -> HloModuleProto:
