@@ -148,8 +148,8 @@ def test_versions_are_those_of_jaxlib() -> None:
         XlaVersion.parse("0.11.2") == V0_11_2 > XlaVersion.parse("0.11.1") > XlaVersion.parse("0.11") == V0_11
     )
     assert [str(version) for version in (V0_11, V0_11_2)] == ["0.11", "0.11.2"]
-    assert XlaVersion.parse("1.3") > NEWEST
-    for text in ("0.9", "newest", "0", "0.12rc", ""):
+    assert XlaVersion.parse("1.3", newer=True) > NEWEST
+    for text in ("0.9", "newest", "0", "0.12rc", "", f"0.{NEWEST.minor + 1}", "1.3", "9.9"):
         with pytest.raises(HloError) as caught:
             XlaVersion.parse(text)
         assert caught.value.rule == "text.xla-version"

@@ -476,4 +476,7 @@ def test_print_writes_what_xla_writes_to_the_last_byte(program: Path, tmp_path: 
     hloom("print", program, "-o", tmp_path / "out.hlo")
     assert (tmp_path / "out.hlo").read_text() == module.to_text(xla_version="0.12")
     assert hloom("opt", program, "--passes=dce", "--xla-version=0.11").output.count("%t#0") == 1
-    assert "a version of XLA is that of a jaxlib" in hloom("print", program, "--xla-version", "new").output
+    for version in ("new", "9.9"):
+        refused = hloom("print", program, "--xla-version", version)
+        assert refused.exit_code == 2
+        assert "a version of XLA is that of a jaxlib, from 0.10 to 0.12" in refused.output

@@ -18,17 +18,16 @@ class XlaVersion(NamedTuple):
     patch: int = 0
 
     @staticmethod
-    def parse(text: str) -> XlaVersion:
+    def parse(text: str, *, newer: bool = False) -> XlaVersion:
         """Parse ``0.12`` or a full version such as ``0.12.0.1``.
 
-        Raise HloError (``text.xla-version``) for other text and for versions older than the oldest one read.
+        Raise HloError (``text.xla-version``) for other text, for versions older than the oldest one read,
+        and, unless ``newer``, for versions after the newest minor one, whose text form is not known.
         """
         written = _WRITTEN.fullmatch(text.strip())
         version = XlaVersion(*(int(part or 0) for part in written.groups())) if written else None
-        if version is None or version < OLDEST:
-            message = (
-                f"a version of XLA is that of a jaxlib, from {OLDEST} on, such as {NEWEST}; got {text!r}"
-            )
+        if version is None or version < OLDEST or (version[:2] > NEWEST[:2] and not newer):
+            message = f"a version of XLA is that of a jaxlib, from {KNOWN}, such as 0.11.2; got {text!r}"
             raise HloError(message, rule="text.xla-version")
         return version
 
@@ -41,4 +40,5 @@ V0_11: Final = XlaVersion(0, 11)
 V0_11_2: Final = XlaVersion(0, 11, 2)
 V0_12: Final = XlaVersion(0, 12)
 NEWEST: Final = V0_12
-"""The newest version whose text form is known; later ones print as it does."""
+"""The newest version whose text form is known; later ones are taken to print as it does."""
+KNOWN: Final = f"{OLDEST} to {NEWEST}"

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from hloom.errors import HloError
-from hloom.ir.xla_version import NEWEST, XlaVersion
+from hloom.ir.xla_version import KNOWN, NEWEST, XlaVersion
 from hloom.tools.console.terminal import FILE
 
 
@@ -31,7 +31,7 @@ XLA_VERSION: Final = click.option(
     default=NEWEST,
     show_default=str(NEWEST),
     metavar="VERSION",
-    help="Print text as the dumps of this version of jaxlib.",
+    help=f"Print text as the dumps of this version of jaxlib, {KNOWN}.",
 )
 INPUTS: Final = click.option(
     "--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments."
