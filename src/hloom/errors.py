@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from hloom.visible import visible
 
@@ -113,6 +113,18 @@ def rule(name: str, holds: object, message: str, error: type[HloError] = ShapeEr
     """
     if not holds:
         raise error(message, rule=name)
+
+
+def expect(value: object, kind: Any, wanted: str) -> None:
+    """Refuse an argument of a public function that is of another type.
+
+    Args:
+        value: the argument.
+        kind: its type, or a tuple of types, as for ``isinstance``.
+        wanted: the type in words, such as ``an HloModule``.
+    """
+    if not isinstance(value, kind):
+        raise HloError(f"expected {wanted}, got {type(value).__name__}", rule="argument.type")
 
 
 def broken(name: str, message: str, error: type[HloError] = ShapeError) -> HloError:

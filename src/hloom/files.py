@@ -13,10 +13,11 @@ import io
 import re
 import zlib
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hloom.errors import HloError, ParseError
+from hloom.errors import HloError, ParseError, expect
 from hloom.foreign import HINT
 from hloom.ir.module import HloModule
 from hloom.shape.literal import Literal
@@ -117,6 +118,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
 
 def contents(path: str | Path) -> bytes:
     """Return a file's bytes, gunzipped if needed; ParseError for damaged gzip or more than 2 GiB."""
+    expect(path, (str, PathLike), "the path of a file")
     data = Path(path).read_bytes()
     if not data.startswith(_GZIP):
         return _in_utf8(data)
@@ -175,6 +177,7 @@ def save(module: HloModule, path: str | Path) -> None:
     Text is written with all constants in full; the others hold an HloProto, as XLA's dumps do. Raises
     HloError for another suffix.
     """
+    expect(module, HloModule, "an HloModule")
     form, compress = _form(path)
     _write(path, encoded(module, form), compress)
 
@@ -188,6 +191,8 @@ def save_snapshot(snapshot: Snapshot, path: str | Path) -> None:
     from hloom.proto.snapshot import snapshot_message
     from hloom.proto.text_form import message_text
 
+    expect(snapshot, Snapshot, "a Snapshot")
+    expect(snapshot.module, HloModule, "a Snapshot of an HloModule")
     form, compress = _form(path)
     if form not in (".pb", ".pbtxt"):
         raise HloError(f"snapshots are written as .pb or .pbtxt, not {form!r}", rule="file.suffix")
@@ -199,6 +204,7 @@ def save_snapshot(snapshot: Snapshot, path: str | Path) -> None:
 
 def _form(path: str | Path) -> tuple[str, bool]:
     """Return the suffix that states the form, and whether ``.gz`` follows it."""
+    expect(path, (str, PathLike), "the path of a file")
     plain = Path(path)
     compress = plain.suffix == ".gz"
     return (plain.with_suffix("") if compress else plain).suffix, compress

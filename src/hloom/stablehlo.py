@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, Protocol, runtime_checkable
 
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.ir.module import HloModule
 from hloom.jaxlib import private
 
@@ -144,6 +144,7 @@ def from_jax(function: Callable[..., Any], *arguments: Any, **named: Any) -> Hlo
     result of `jax.jit`, which drops them.
     """
     if not hasattr(function, "lower"):
+        expect(function, Callable, "a function, or the result of jax.jit")
         _require_jax("tracing functions of JAX")
         jax: Any = import_module("jax")
         function = jax.jit(function, keep_unused=True)

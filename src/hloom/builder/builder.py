@@ -22,7 +22,7 @@ import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (d
 from hloom.builder.embedding import embed
 from hloom.builder.enumerations import enumerated, is_flag
 from hloom.builder.operators import Operators
-from hloom.errors import HloError, did_you_mean
+from hloom.errors import HloError, did_you_mean, expect
 from hloom.ir.codec import FLAG, REQUIRED, DeclaredAttribute, EnumCodec
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -98,6 +98,7 @@ class XlaBuilder:
     """
 
     def __init__(self, name: str) -> None:
+        expect(name, str, "the name of a computation")
         self.name = name
         self._module = XlaComputation(_identifier(name))
         self._computation = self._module.add(HloComputation(_identifier(name)), entry=True)

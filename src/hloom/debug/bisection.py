@@ -15,7 +15,7 @@ from hloom.debug.backends import run_one
 from hloom.debug.checking import Culprit, compared, first_difference
 from hloom.debug.tolerance import Tolerance
 from hloom.dumps import DumpedProgram, DumpedStage, dumped_programs
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.files import load
 from hloom.ir.module import HloModule
 from hloom.ir.value import Value
@@ -115,6 +115,7 @@ def bisect(
 
     Raises HloError for an invalid program or arguments that do not fit.
     """
+    expect(module, HloModule, "an HloModule")
     module.verify()
     tell = progress or _silent
     judge = _Judge(module, arguments, tolerance or Tolerance())

@@ -13,6 +13,7 @@ from hloom.debug.backends import run_on, run_one
 from hloom.debug.cut import cut, extracted, inlined
 from hloom.debug.statistics import summary
 from hloom.debug.tolerance import GROWTH, Tolerance, unlimited
+from hloom.errors import expect
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, While
@@ -94,6 +95,7 @@ def check(
 
     Raises HloError for a program or arguments that a backend refuses.
     """
+    expect(module, HloModule, "an HloModule")
     arguments_of_devices = per_device(module, arguments)
     tolerance = tolerance or Tolerance()
     got, expected = (run_on(name, module, arguments_of_devices) for name in (backend, against))

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from hloom.debug.nonnegative import Leaf, nonnegative_leaves
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.ir.module import HloModule
 from hloom.ir.value import Array, Value
 from hloom.operations.structure import Constant
@@ -71,6 +71,7 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
 
     Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
     """
+    expect(module, HloModule, "an HloModule")
     return drawn_arguments(module, seed, Distribution.EDGES if edges else Distribution.NORMAL)
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from hloom.debug.tracing import Event, first_event
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.ir.module import HloModule
 
 
@@ -35,6 +35,7 @@ def origin(
     """Trace and run a JAX function; return the first event that meets a condition, or None."""
     if find_spec("jax") is None:
         raise HloError("functions of JAX need jax; pip install 'hloom[jax]'", rule="debug.jax")
+    expect(function, Callable, "a function")
     jax: object = import_module("jax")
     arrays = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arguments)]
     lowered = jax.jit(function, keep_unused=True).lower(*arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.registry import created, pass_named, passes
@@ -31,6 +31,7 @@ def optimized(
 
     Raises HloError for an invalid program, an unknown pass or backend.
     """
+    expect(module, HloModule, "an HloModule")
     steps = selected(names, backend)
     copy = module.clone()
     copy.verify()

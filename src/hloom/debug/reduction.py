@@ -17,7 +17,7 @@ from typing import TypeVar
 from hloom.debug import smaller, smaller_loops
 from hloom.debug.checking import frontier
 from hloom.debug.smaller import Reproducer
-from hloom.errors import EvaluationError, HloError
+from hloom.errors import EvaluationError, HloError, expect
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -68,6 +68,7 @@ def reduce(
 
     Raises HloError by ``reduce.not-interesting`` if the original program does not show the fault.
     """
+    expect(module, HloModule, "an HloModule")
     start = Reproducer.of(module, list(arguments))
     reducer = _Reducer(interesting, start, progress or _silent, until)
     if not reducer.holds(start):

@@ -10,6 +10,7 @@ from typing import Any
 from hloom.analysis.origin import op_name, source_line
 from hloom.debug.statistics import ArrayStatistics, flat, statistics_of, summary
 from hloom.display import Displayed
+from hloom.errors import expect
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -135,6 +136,7 @@ def trace(
 
     Raises HloError for an invalid program or for arguments that do not fit.
     """
+    expect(module, HloModule, "an HloModule")
     module.verify()
     trace_of_run = Trace()
 

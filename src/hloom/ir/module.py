@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hloom.display import Displayed
-from hloom.errors import HloError, VerifyError
+from hloom.errors import HloError, VerifyError, expect
 from hloom.hooks import EntryPoint, Hook
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -217,10 +217,13 @@ class HloModule(Displayed):
 
         Raise HloError (``text.xla-version``) for an unknown version.
         """
+        from hloom.ir.print_options import PrintOptions
+
+        expect(options, (PrintOptions, type(None)), "PrintOptions")
         if xla_version is not None:
-            from hloom.ir.print_options import PrintOptions
             from hloom.ir.xla_version import XlaVersion
 
+            expect(xla_version, str, "a version of jaxlib as a str")
             version = XlaVersion.parse(xla_version)
             options = PrintOptions.dump(version) if options is None else options.replace(xla_version=version)
         return PRINT(self, options)
@@ -228,7 +231,8 @@ class HloModule(Displayed):
     @classmethod
     def from_proto(cls, data: bytes) -> HloModule:
         """Return the module of a serialized HloModuleProto (or HloProto); raise ParseError."""
-        return READ_PROTO(data)
+        expect(data, (bytes, bytearray, memoryview), "the bytes of a proto")
+        return READ_PROTO(bytes(data))
 
     def to_proto(self) -> bytes:
         """Return the serialized HloModuleProto."""

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from hloom.errors import HloError, did_you_mean
+from hloom.errors import HloError, did_you_mean, expect
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import PASSES, Pass
 
@@ -29,6 +29,7 @@ def pass_named(name: str) -> type[Pass]:
     Raises:
         HloError: by the rule ``pass.name`` if there is none.
     """
+    expect(name, str, "the name of a pass")
     pass_class = passes().get(name) or _by_class().get(name)
     if pass_class is None:
         hint = did_you_mean(name, [*passes(), *_by_class()])
@@ -53,6 +54,8 @@ def run(module: HloModule, names: str | Sequence[str]) -> bool:
     Raises:
         HloError: by the rule ``pass.name`` for an unknown name, ``pass.options`` for a pass without defaults.
     """
+    expect(module, HloModule, "an HloModule")
+    expect(names, Sequence, "names of passes")
     split = names.split(",") if isinstance(names, str) else names
     changed = False
     for item in [created(pass_named(name.strip())) for name in split if name.strip()]:

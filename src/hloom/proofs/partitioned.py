@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.debug.cut import inlined
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
@@ -59,6 +59,8 @@ def prove_partitioned(
     Raises HloError (``prove.tiles``) if the shapes of the local program's parameters or results are not those
     of the tiles.
     """
+    expect(whole, HloModule, "an HloModule")
+    expect(local, HloModule, "an HloModule")
     _require_tiles(whole, local, parameters, results)
     whole = clone_module(whole)
     normalize_regions(whole)

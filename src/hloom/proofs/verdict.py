@@ -15,7 +15,7 @@ from typing import Any, Final
 from hloom.analysis.origin import place
 from hloom.debug.agreement import Comparison
 from hloom.debug.cut import inlined
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
@@ -129,6 +129,8 @@ def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: 
 
     Raises HloError (``prove.form``) if the shapes of parameters or results differ.
     """
+    expect(before, HloModule, "an HloModule")
+    expect(after, HloModule, "an HloModule")
     return decide(Fingerprinted(before), Fingerprinted(after), samples=samples, seed=seed)
 
 

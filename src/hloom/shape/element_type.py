@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from hloom.errors import ParseError, ShapeError
+from hloom.errors import ParseError, ShapeError, expect
 
 DType = np.dtype
 
@@ -140,6 +140,7 @@ class ElementType:
     @staticmethod
     def parse(text: str) -> ElementType:
         """Return the type spelled `text` ("f32", "F32"); ParseError if there is none of that name."""
+        expect(text, str, "the name of an element type")
         element_type = _BY_NAME.get(text) or _BY_NAME.get(text.lower())
         if element_type is None:
             raise ParseError(

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, expect
 from hloom.shape.layout import Layout, Tile
 from hloom.shape.shape import Shape
 
@@ -99,6 +99,7 @@ def physical_form(shape: Shape) -> PhysicalForm:
 
     Raises ShapeError for non-array shapes and for an unbounded dimension.
     """
+    expect(shape, Shape, "a Shape")
     if not shape.is_array:
         raise ShapeError(f"{shape} is not an array", rule="shape.is-array")
     if shape.is_unbounded:

@@ -6,13 +6,14 @@ consistency; the Shape that takes it checks that it fits the array.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hloom.display import Displayed
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, expect
 from hloom.shape.element_type import ElementType
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Tile:
     COMBINE: ClassVar[int] = -1
 
     def __post_init__(self) -> None:
+        expect(self.dimensions, Iterable, "the dimensions of a tile")
         object.__setattr__(self, "dimensions", tuple(self.dimensions))
         if not self.dimensions:
             raise ShapeError("a tile has at least one dimension", rule="layout.tile-rank")
@@ -65,6 +67,7 @@ class Tile:
         """Parse a tile such as `(2,2)` or `(*,128)`; raises ParseError or ShapeError."""
         from hloom.shape.shape_parser import parse_tile
 
+        expect(text, str, "the text of a tile")
         return parse_tile(text)
 
     @property
@@ -115,7 +118,10 @@ class Layout(Displayed):
 
     def __post_init__(self) -> None:
         for field in ("minor_to_major", "tiles", "padded_dimensions", "split_configs"):
-            object.__setattr__(self, field, tuple(getattr(self, field)))
+            value = getattr(self, field)
+            if not isinstance(value, tuple):
+                expect(value, Iterable, f"a sequence as {field}")
+                object.__setattr__(self, field, tuple(value))
         tiles = cast("tuple[Any, ...]", self.tiles)
         if any(not isinstance(tile, Tile) for tile in tiles):
             converted = tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in tiles)
@@ -200,6 +206,7 @@ class Layout(Displayed):
         """
         from hloom.shape.shape_parser import parse_layout
 
+        expect(text, str, "the text of a layout")
         return parse_layout(text)
 
     @staticmethod

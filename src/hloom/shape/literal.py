@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import EvaluationError, ShapeError
+from hloom.errors import EvaluationError, ShapeError, expect
 from hloom.shape.element_type import C64, F32, PRED, S32, S64, U64, ElementType
 from hloom.shape.index import from_physical, physical_form, to_physical
 from hloom.shape.layout import Layout, PaddingValue
@@ -66,6 +66,7 @@ class Literal:
     @staticmethod
     def tuple_(elements: Iterable[Literal]) -> Literal:
         """Return the tuple of these literals."""
+        expect(elements, Iterable, "Literals")
         literals = tuple(elements)
         return _restore(Shape.tuple_(literal.shape for literal in literals), literals)
 
@@ -77,6 +78,7 @@ class Literal:
     @staticmethod
     def elided(shape: Shape) -> Literal:
         """Return the literal of this shape whose text left its elements out: `{...}`."""
+        expect(shape, Shape, "a Shape")
         return _restore(shape, None)
 
     @staticmethod
@@ -88,6 +90,8 @@ class Literal:
         """
         from hloom.shape.literal_parser import parse_literal
 
+        expect(text, str, "the text of a literal")
+        expect(shape, Shape, "a Shape")
         return parse_literal(text, shape)
 
     # The value.
@@ -201,6 +205,8 @@ class Literal:
     @staticmethod
     def from_layout_order(shape: Shape, elements: Array) -> Literal:
         """Return the literal of a static shape with these elements `in_layout_order`; else ShapeError."""
+        expect(shape, Shape, "a Shape")
+        expect(elements, np.ndarray, "a NumPy array")
         if elements.size != shape.element_count:
             raise ShapeError(
                 f"{shape} has {shape.element_count} elements, got {elements.size}",
@@ -231,6 +237,8 @@ class Literal:
     @staticmethod
     def from_bytes(shape: Shape, data: bytes | bytearray | memoryview) -> Literal:
         """Return the literal whose `to_bytes` is `data`, padding ignored. ParseError for a wrong length."""
+        expect(shape, Shape, "a Shape")
+        expect(data, (bytes, bytearray, memoryview), "the bytes of a literal")
         content = bytes(data)
         if shape.is_tuple:
             literals: list[Literal] = []

@@ -12,7 +12,7 @@ from operator import index
 from typing import TYPE_CHECKING, ClassVar, SupportsIndex
 
 from hloom.display import Displayed
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, expect
 from hloom.shape.element_type import BUFFER, OPAQUE, TOKEN, TUPLE, ElementType
 from hloom.shape.layout import Layout
 from hloom.shape.shape_checks import check_kind, check_layout
@@ -146,16 +146,19 @@ class Shape(Displayed):
     @staticmethod
     def tuple_(shapes: Iterable[Shape]) -> Shape:
         """Return the shape of a tuple of values of these shapes."""
+        expect(shapes, Iterable, "Shapes")
         return Shape(TUPLE, tuple_shapes=shapes)
 
     @staticmethod
     def buffer(shape: Shape) -> Shape:
         """Return the shape of a buffer that holds an array, `b(f32[2]{0})` in text."""
+        expect(shape, Shape, "a Shape")
         return Shape(BUFFER, tuple_shapes=(shape,))
 
     @staticmethod
     def maybe_tuple(shapes: Sequence[Shape]) -> Shape:
         """Return the tuple of these shapes, of one the shape itself."""
+        expect(shapes, Sequence, "a sequence of Shapes")
         return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
 
     @staticmethod
@@ -177,11 +180,16 @@ class Shape(Displayed):
         """
         from hloom.shape.shape_parser import parse_shape
 
+        expect(text, str, "the text of a shape")
         return parse_shape(text)
 
     @staticmethod
     def of(value: np.ndarray | np.generic) -> Shape:
         """Return the shape of a numpy array or scalar, in default layout."""
+        import numpy as np
+
+        if not isinstance(getattr(value, "dtype", None), np.dtype):  # arrays of other libraries have one too
+            expect(value, (np.ndarray, np.generic), "a NumPy array")
         return Shape(ElementType.from_dtype(value.dtype), value.shape)
 
     # Kinds of shapes.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.debug.cut import inlined
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.ir.module import HloModule
 from hloom.proofs.symbolic.facts import Facts
 from hloom.proofs.symbolic.generalization import Generalization
@@ -54,6 +54,8 @@ def prove_any_size(before: HloModule, after: HloModule) -> PairVerdict:
 
     Raises HloError (``prove.parameters``) where their parameters differ, or have no size above 1.
     """
+    for module in (before, after):
+        expect(module, HloModule, "an HloModule")
     texts = [inlined(module).to_text() for module in (before, after)]
     shapes = [[p.shape for p in module.entry.parameters] for module in (before, after)]
     if len(shapes[0]) != len(shapes[1]) or not all(map(Shape.compatible, *shapes)):

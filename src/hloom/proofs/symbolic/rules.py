@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from hloom.errors import HloError
+from hloom.errors import HloError, expect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -319,6 +319,7 @@ def prove_rule(rule: SymbolicRule) -> list[InstanceVerdict]:
 
     Instances that no sizes fulfil are left out.
     """
+    expect(rule, SymbolicRule, "a SymbolicRule")
     instances: list[InstanceVerdict] = []
     for kind in rule.kinds:
         for counts in rule.counts():
