@@ -108,6 +108,40 @@ def test_a_result_that_does_not_fit(shape: str, result: Any) -> None:
     assert failure(calling(shape), ONES).rule == "custom-call.result"
 
 
+class OfAnotherLibrary:
+    """An array of a library whose type NumPy does not have: it refuses, or converts to objects or records."""
+
+    dtype = "float8 of another library"
+
+    def __init__(self, converted: Any) -> None:
+        self.converted = converted
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if isinstance(self.converted, Exception):
+            raise self.converted
+        return self.converted
+
+
+@pytest.mark.parametrize("backend", ["evaluator", "cpu"])
+@pytest.mark.parametrize(
+    ("converted", "message"),
+    [
+        (TypeError("no ScalarType Float8"), "a OfAnotherLibrary, not f32[2]{0}: no ScalarType Float8"),
+        (np.array([1.0, 2.0], object), "object[2], not f32[2]{0}"),
+        (np.array(["1", "2"]), "<U1[2], not f32[2]{0}"),
+        (np.zeros(2, [("x", np.float32)]), "[('x', '<f4')][2], not f32[2]{0}"),
+        (np.array(["2024", "2025"], "M8[Y]"), "datetime64[Y][2], not f32[2]{0}"),
+    ],
+    ids=["refuses", "objects", "text", "records", "dates"],
+)
+def test_arrays_of_types_that_numpy_or_hlo_do_not_have(converted: Any, message: str, backend: str) -> None:
+    hloom.register_custom_call("test.target", lambda x: OfAnotherLibrary(converted))
+    with pytest.raises(EvaluationError) as caught:
+        hloom.compile(parse(calling("f32[2]")), backend=backend)(ONES)
+    assert (caught.value.rule, caught.value.instruction) == ("custom-call.result", "r")
+    assert caught.value.message == f"custom call target 'test.target' gave {message}"
+
+
 def test_a_dynamic_result_may_be_smaller() -> None:
     hloom.register_custom_call("test.target", lambda x: x[:1])
     assert evaluate(calling("f32[<=2]"), ONES).tolist() == [1]

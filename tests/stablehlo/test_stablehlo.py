@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -86,6 +89,29 @@ def test_an_exported_function_runs() -> None:
 
 
 @pytest.mark.usefixtures("jax")
+@pytest.mark.parametrize(("level", "logged"), [(None, 0), ("0", 2)], ids=["default", "asked for"])
+def test_jaxlib_logs_nothing_unless_asked(tmp_path: Path, jax: Any, level: str | None, logged: int) -> None:
+    """jaxlib, loaded before JAX, logs its devices where JAX would have told it not to."""
+    path = tmp_path / "program.mlir"
+    path.write_text(TEXT)
+    name = "TF_CPP_MIN_LOG_LEVEL"
+    environment = {key: value for key, value in os.environ.items() if key != name}
+    command = [sys.executable, "-m", "hloom", "check", "--against", "xla", "--random", "1", str(path)]
+    ran = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment | ({name: level} if level else {}),
+    )
+    assert (
+        len(re.findall(r"^[IWE]\d{4} ", ran.stdout + ran.stderr, re.M))
+        == len(ran.stderr.splitlines())
+        == logged
+    )
+    assert "1 of 1 results agree" in ran.stdout
+
+
 def test_stablehlo_and_back() -> None:
     module = module_from_stablehlo(TEXT.encode())
     again = module_from_stablehlo(to_stablehlo(module).encode())
