@@ -216,7 +216,7 @@ def test_a_proto_that_is_cut(tmp_path: Path, module: HloModule) -> None:
         assert caught.value.rule == "proto.cut"
     path = tmp_path / "cut.pb"
     path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(HloError, match=f"its {len(data) // 2:,} bytes end within a field; copy or write"):
+    with pytest.raises(HloError, match=f"ends within a field, after {len(data) // 2:,} bytes; copy or write"):
         load(path)
 
 

@@ -31,7 +31,7 @@ BYTES = {
     b"\x89PNG\r\n\x1a\n\x00": "a PNG picture",
     b"PK\x03\x04\x00\x00": "a zip archive",
     b"\x80\x04\x95\x00\x00": "a Python pickle",
-    b"\x00\x01\x02": "3 bytes that begin with 00 01 02",
+    b"\x00\x01\x02": "3 bytes beginning with 00 01 02",
 }
 
 

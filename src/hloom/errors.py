@@ -106,6 +106,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Return a count with its noun, in the plural unless the count is 1; ``nouns`` is a plural without -s."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
 def rule(name: str, holds: object, message: str, error: type[HloError] = ShapeError) -> None:
     """Raise ``error`` with the rule's name and message unless ``holds`` is true.
 

@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hloom.errors import HloError, ParseError, expect
+from hloom.errors import HloError, ParseError, expect, plural
 from hloom.foreign import HINT
 from hloom.ir.module import HloModule
 from hloom.shape.literal import Literal
@@ -105,7 +105,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
     if kind in _LANGUAGES:
         modules = _LANGUAGES[kind](path, data)
         if len(modules) > 1:
-            message = f"{path} holds {len(modules)} programs; a run has one"
+            message = f"{path} holds {plural(len(modules), 'program')}; a run has one"
             raise ParseError(message, rule="file.one-program")
         return Snapshot(modules[0], (), None)
     from hloom.proto.container import held_module

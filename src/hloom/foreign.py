@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from hloom.errors import plural
+
 HINT: Final = "programs are what XLA_FLAGS=--xla_dump_to=FOLDER and jax.jit(f).lower(x).as_text('hlo') write"
 
 _BINARIES: Final = (
@@ -79,5 +81,5 @@ def is_known_binary(data: bytes) -> bool:
 
 def bytes_refusal(data: bytes) -> str:
     """Return the message for bytes in which there is no program."""
-    seen = _binary(data) or f"{len(data)} bytes that begin with {data[:8].hex(' ')}"
+    seen = _binary(data) or f"{plural(len(data), 'byte')} beginning with {data[:8].hex(' ')}"
     return f"this is no HLO text, StableHLO, nor a proto with a program, but {seen}; {HINT}"

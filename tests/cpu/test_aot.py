@@ -260,7 +260,7 @@ def test_the_header_says_what_goes_where() -> None:
     assert "void solver_run(const void** arguments, void** results, void* temp);" in header
     for line in (
         "arguments[0]  p.0.0: f64[50] of double; 400 bytes",
-        "arguments[1]  p.0.1: pred[] of uint8_t, 0 or 1; 1 bytes",
+        "arguments[1]  p.0.1: pred[] of uint8_t, 0 or 1; 1 byte",
         "arguments[2]  p.1: s32[] of int32_t; 4 bytes",
         "results[0]  f64[50] of double; 400 bytes",
         "#define SOLVER_ARGUMENTS 3",

@@ -130,7 +130,7 @@ names = handles.read_array(kinds.memory_kinds, kinds.num_parameters, ctypes.c_vo
 sizes = handles.read_array(kinds.memory_kind_sizes, kinds.num_parameters, ctypes.c_size_t)
 print([ctypes.string_at(name, size).decode() for name, size in zip(names, sizes)])
 text = answer("TopologyDescription_Serialize", topology=topology)
-print(ctypes.string_at(text.serialized_bytes, text.serialized_bytes_size).decode().endswith(", 1 devices"))
+print(ctypes.string_at(text.serialized_bytes, text.serialized_bytes_size).decode().endswith(", 1 device"))
 print(text.serialized_topology_deleter == native().symbols["pjrt_nothing"])
 """
     printed = run_program(ASK + program, "stock").splitlines()

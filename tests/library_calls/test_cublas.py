@@ -133,7 +133,7 @@ def test_older_calls_state_four_scales() -> None:
     ("target", "config", "words"),
     [
         ("__cublas$lt$matmul", gemm(epilogue="SWISH"), "the epilogue SWISH"),
-        ("__cublas$lt$matmul", gemm(epilogue="BIAS"), "0 operands are left for the bias"),
+        ("__cublas$lt$matmul", gemm(epilogue="BIAS"), "0 operands left for the bias"),
         ("__cublas$lt$matmul", '"{"', "backend_config is malformed: it is not JSON"),
         (
             "__cublas$lt$matmul",

@@ -263,7 +263,7 @@ def test_attention_in_bf16(inputs: list[Any]) -> None:
         ({"dropout_rate": 0.1}, "at random"),
         ({"mask_type": "ALIBI"}, "the mask ALIBI"),
         ({"max_seg_per_batch": 2}, "packed"),
-        ({"mask_type": "PADDING"}, "0 operands are left for PADDING"),
+        ({"mask_type": "PADDING"}, "0 operands left for PADDING"),
     ],
 )
 def test_attention_that_is_not_emulated(inputs: list[Any], settings: dict[str, Any], words: str) -> None:

@@ -53,7 +53,7 @@ def test_older_configurations_and_scratchpads() -> None:
     [
         (matmul(optimization_config={"weights_prepacked": True}), "prepacked"),
         (matmul(fusions={"ops": ["SWISH"]}), "the fused operation SWISH"),
-        (matmul(), "1 operands are left behind the product"),
+        (matmul(), "1 operand left behind the product"),
     ],
 )
 def test_products_that_are_not_emulated(config: str, words: str) -> None:

@@ -60,7 +60,7 @@ def test_the_passes_of_the_pipeline_are_proved(file: str) -> None:
     assert status == 0
     assert "algsimp" in output
     assert all("identical" in line for line in output.splitlines())
-    assert run("bisect", file, "--prove") == (0, f"agrees  m: {len(output.splitlines())} passes are proved\n")
+    assert run("bisect", file, "--prove") == (0, f"agrees  m: {len(output.splitlines())} passes proved\n")
 
 
 def test_errors_name_the_file(file: str, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_every_device_gets_its_own_array() -> None:
 @pytest.mark.parametrize(
     ("arguments", "rule", "words"),
     [
-        ([], "run.argument-count", "the program takes 1 arguments (p: f32[2]), got 0"),
+        ([], "run.argument-count", "the program takes 1 argument (p: f32[2]), got 0"),
         ([[1, 2], 3], "run.argument-count", "got 2"),
         ([f64([1, 2])], "run.argument", "argument 0 does not fit parameter %p of shape f32[2]"),
         ([f32([1, 2, 3])], "run.argument", "parameter %p"),
@@ -175,7 +175,7 @@ def test_what_does_not_run_on_several_devices() -> None:
     assert refusal(lambda: exe.run([[[1, 2]]])).rule == "run.device-count"
     error = refusal(lambda: exe.run([[[1, 2]], []]))
     assert error.rule == "run.argument-count"
-    assert "replica 1, partition 0: the program takes 1 arguments" in str(error)
+    assert "replica 1, partition 0: the program takes 1 argument" in str(error)
 
 
 # -- compiling

@@ -325,7 +325,7 @@ def test_diff_shows_what_is_different(tmp_path: Path, program: Path) -> None:
 def test_draw_in_every_form(tmp_path: Path, program: Path) -> None:
     for suffix, start in ((".svg", "<svg"), (".html", "<!doctype html>"), (".dot", "digraph")):
         path = tmp_path / f"graph{suffix}"
-        assert "7 instructions in 1 computations" in hloom("draw", program, "--out", path).output
+        assert "7 instructions in 1 computation" in hloom("draw", program, "--out", path).output
         assert path.read_text().startswith(start)
     assert "draw.suffix" in refusal("draw", program, "-o", tmp_path / "graph.bmp")
 
@@ -340,7 +340,7 @@ def test_stats_of_a_compilation(program: Path) -> None:
 def test_stats(program: Path) -> None:
     assert json.loads(hloom("stats", program, "--json").output)["cost"]["flops"] == 4
     output = hloom("stats", program).output
-    assert "7 instructions in 1 computations" in output
+    assert "7 instructions in 1 computation" in output
     assert "4 flop" in output
 
 

@@ -114,7 +114,7 @@ def test_new_names() -> None:
 @pytest.mark.parametrize(
     ("marked", "words"),
     [
-        ("negate(%«x)", ["%x = f32[4,8]{1,0} parameter()", "1 users", "128 bytes", "{1,0}"]),
+        ("negate(%«x)", ["%x = f32[4,8]{1,0} parameter()", "1 user", "128 bytes", "{1,0}"]),
         ("reduce(%x.«1", ["negate(%x)", "model.py:3", "`x`", "-operand"]),
         ("ROOT %«r", ["root", "reduce(operands...)", "f32[4]"]),
         ("to_apply=%«sum", ["%sum (f32[], f32[]) -> f32[]", "3 instructions"]),

@@ -33,7 +33,7 @@ def test_a_large_module_is_its_text() -> None:
     lines = "\n".join(f" n{i + 1} = f32[2] abs(n{i})" for i in range(400))
     module = HloModule.from_text(f"HloModule m\nENTRY e {{\n n0 = f32[2] parameter(0)\n{lines}\n}}\n")
     html = module._repr_html_()
-    assert "<b>m</b>: 401 instructions in 1 computations" in html
+    assert "<b>m</b>: 401 instructions in 1 computation" in html
     assert "%n20 = f32[2]{0} abs(%n19)" in html
     assert "more lines; hloom view shows the whole program" in html
     assert html.count("\n") < 70

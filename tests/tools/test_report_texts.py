@@ -58,7 +58,7 @@ def test_a_sharding_report() -> None:
         "  1  all-gather %ag  2       data  4   3 KB   2      12 KB     3.0 us    jit(f)/dot, a.py:7",
         "  2  all-reduce %ar  1       -     2   500 B  1      500 B     0.2 us    jit(f)/sum, a.py:9",
         "12.5 KB sent by each device in a step, about 3.2 us (estimate)",
-        "1 loops of unknown length count as one iteration",
+        "1 loop of unknown length counted as one iteration",
         "",
         "why",
         "  1 %x [data, -] to [-, -] by dot %dot: its rows are summed",

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hloom.builder.builder import XlaOp
 from hloom.builder.operands import integers
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.shape.shape import Shape
 
 
@@ -56,7 +56,9 @@ def checked_mapping(broadcast_dimensions: Sequence[int], rank: int, sizes: Seque
     """Return the dimensions of an array of some sizes that those of a smaller array become, if they fit."""
     mapping = integers(broadcast_dimensions, "broadcast_dimensions")
     if len(mapping) != rank:
-        message = f"broadcast_dimensions {list(mapping)} needs one entry for each of {rank} dimensions"
+        message = (
+            f"broadcast_dimensions {list(mapping)} needs one entry for each of {plural(rank, 'dimension')}"
+        )
         raise ShapeError(message, rule="broadcasting.dimensions-count")
     if any(not 0 <= target < len(sizes) for target in mapping):
         message = f"broadcast_dimensions {list(mapping)} name dimensions of sizes {list(sizes)}"

@@ -22,7 +22,7 @@ import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (d
 from hloom.builder.embedding import embed
 from hloom.builder.enumerations import enumerated, is_flag
 from hloom.builder.operators import Operators
-from hloom.errors import HloError, did_you_mean, expect
+from hloom.errors import HloError, did_you_mean, expect, plural
 from hloom.ir.codec import FLAG, REQUIRED, DeclaredAttribute, EnumCodec
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -109,7 +109,7 @@ class XlaBuilder:
         self._frontend_attributes: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"<XlaBuilder {self.name}: {len(self._computation)} instructions>"
+        return f"<XlaBuilder {self.name}: {plural(len(self._computation), 'instruction')}>"
 
     # -- adding instructions
 

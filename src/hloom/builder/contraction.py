@@ -9,7 +9,7 @@ from hloom.builder.builder import XlaOp
 from hloom.builder.enumerations import Word, enumerated
 from hloom.builder.messages import Message, convolution_numbers, dot_numbers
 from hloom.builder.operands import ElementTypeLike, Operand, element_type_of, integers, page_function, pair
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.contraction import PRECISIONS
 from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
 
@@ -69,7 +69,10 @@ def make_window(
     }
     for name, values in parts.items():
         if len(values) != rank:
-            message = f"{name} has {len(values)} entries for a window of {rank} dimensions"
+            message = (
+                f"{name} has {plural(len(values), 'entry', 'entries')} for a "
+                f"window of {plural(rank, 'dimension')}"
+            )
             raise ShapeError(message, rule="window.rank")
     return tuple(
         WindowDimension(size, stride, low, high, window_dilation, base_dilation, bool(reverse))

@@ -20,7 +20,7 @@ from hloom.builder.operands import (
     shape_of,
     value_list,
 )
-from hloom.errors import HloError, ShapeError
+from hloom.errors import HloError, ShapeError, plural
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -61,7 +61,7 @@ def _call_arguments(
     builder = builder or an_op(*flat).builder
     parameters = entry.program_shape.parameters
     if len(parameters) != len(flat):
-        message = f"%{entry.name} takes {len(parameters)} arguments, got {len(flat)}"
+        message = f"%{entry.name} takes {plural(len(parameters), 'argument')}, got {len(flat)}"
         raise ShapeError(message, rule="call.arguments")
     values = [
         v if isinstance(v, XlaOp) else constant(builder, v, p.element_type)
@@ -167,7 +167,10 @@ def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
         computations, operands = list(values[0]), list(values[1])
         element_type, role = S32, "branch index"
     if len(operands) != len(computations):
-        message = f"Conditional has {len(computations)} computations and {len(operands)} operands"
+        message = (
+            f"Conditional has {plural(len(computations), 'computation')} "
+            f"and {plural(len(operands), 'operand')}"
+        )
         raise HloError(message, rule="conditional.arguments")
     builder = an_op(predicate, operands).builder
     chooser = predicate if isinstance(predicate, XlaOp) else constant(builder, predicate, element_type)

@@ -25,7 +25,7 @@ from hloom.builder.operands import (
     shape_of,
     sizes_of,
 )
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.window import SliceDimension
 from hloom.shape.element_type import S32, ElementType
 from hloom.shape.literal import Literal
@@ -376,7 +376,9 @@ def index_value(op: XlaOp, index: Any) -> XlaOp:
         at = places.index(Ellipsis)
         places[at : at + 1] = [slice(None)] * (rank - len(places) + 1)
     if len(places) > rank:
-        raise ShapeError(f"{op.shape} has no {len(places)} dimensions to index", rule="builder.index-rank")
+        raise ShapeError(
+            f"{op.shape} has no {plural(len(places), 'dimension')} to index", rule="builder.index-rank"
+        )
     places += [slice(None)] * (rank - len(places))
     ranges: list[tuple[int, int, int]] = []
     reversed_axes: list[int] = []

@@ -19,7 +19,7 @@ from hloom.builder.operands import (
     page_function,
     value_list,
 )
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 
 __all__: list[str] = ["Reduce", "ReduceAll", "ReduceWindow", "ReduceWindowWithGeneralPadding"]
 __all__ += ["SelectAndScatter", "SelectAndScatterWithGeneralPadding"]
@@ -31,7 +31,9 @@ def _with_initial(operands: Operands, init_values: Operands, rule: str) -> list[
     values = op_list(operands)
     starts = value_list(init_values)
     if len(starts) != len(values):
-        raise ShapeError(f"{len(values)} operands need as many initial values, got {len(starts)}", rule=rule)
+        raise ShapeError(
+            f"{plural(len(values), 'operand')}, but {plural(len(starts), 'initial value')}", rule=rule
+        )
     return [*values, *(as_op(start, value) for start, value in zip(starts, values, strict=True))]
 
 
@@ -71,7 +73,7 @@ def ReduceWindow(
     values = _with_initial(operands, init_values, "reduce-window.initial-values")
     strides = list(window_strides or [1] * len(window_dimensions))
     if len(window_dimensions) != values[0].shape.rank:
-        message = f"a window of {len(window_dimensions)} dimensions over {values[0].shape}"
+        message = f"a window of {plural(len(window_dimensions), 'dimension')} over {values[0].shape}"
         raise ShapeError(message, rule="reduce-window.window-rank")
     pads = make_padding(padding, values[0].shape.dimensions, window_dimensions, strides)
     window = make_window(list(window_dimensions), strides, pads, base_dilations, window_dilations)
@@ -108,7 +110,7 @@ def SelectAndScatter(
     """Scatter each `source` element to the element that `select` chooses from its window of `operand`."""
     strides = list(window_strides or [1] * len(window_dimensions))
     if len(window_dimensions) != operand.shape.rank:
-        message = f"a window of {len(window_dimensions)} dimensions over {operand.shape}"
+        message = f"a window of {plural(len(window_dimensions), 'dimension')} over {operand.shape}"
         raise ShapeError(message, rule="select-and-scatter.window-rank")
     pads = make_padding(padding, operand.shape.dimensions, window_dimensions, strides)
     return operand.builder.emit(

@@ -22,6 +22,7 @@ from hloom.codegen.llvm.module import STREAMED_LINE
 from hloom.codegen.llvm.structured import choose
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, storage_bytes
+from hloom.errors import plural
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
@@ -257,7 +258,7 @@ def emit_loop_kernel(
     else:
         nest(results)
     function.finish()
-    form += "" if whole else f", {len(pieces)} pieces"
+    form += "" if whole else f", {plural(len(pieces), 'piece')}"
     kernel = nest_kernel(name, space.variables, lanes, work_of(members, count), form)
     return replace(kernel, moved_bytes=_moved_bytes([i.shape for i in inputs], shapes))
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from hloom.debug import smaller, smaller_loops
 from hloom.debug.checking import frontier
 from hloom.debug.smaller import Reproducer
-from hloom.errors import EvaluationError, HloError, expect
+from hloom.errors import EvaluationError, HloError, expect, plural
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -111,7 +111,7 @@ class _Reducer:
     def shows(self, program: Reproducer) -> bool:
         """Return whether a valid program is interesting."""
         self.tests += 1
-        self.progress(f"{self.best.size} instructions, {self.tests} tests")
+        self.progress(f"{plural(self.best.size, 'instruction')}, {plural(self.tests, 'test')}")
         try:
             return self.interesting(program.module.clone(), program.arguments)
         except Exception:  # the program may meet another fault, which must not end the reduction

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hloom.error_bounds.floating import Array, wide
+from hloom.errors import plural
 from hloom.ir.value import Value
 from hloom.shape.shape import Shape
 
@@ -33,7 +34,7 @@ class ArrayStatistics:
     zeros: int
 
     def __str__(self) -> str:
-        parts = [f"{self.elements} elements"]
+        parts = [plural(self.elements, "element")]
         if self.minimum is not None:
             parts.append(f"min {self.minimum:.6g}, max {self.maximum:.6g}, mean {self.mean:.6g}")
         counts = {"NaN": self.nans, "inf": self.infinities}

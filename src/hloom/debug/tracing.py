@@ -10,7 +10,7 @@ from typing import Any
 from hloom.analysis.origin import op_name, source_line
 from hloom.debug.statistics import ArrayStatistics, flat, statistics_of, summary
 from hloom.display import Displayed
-from hloom.errors import expect
+from hloom.errors import expect, plural
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -103,7 +103,7 @@ class Trace(Displayed):
         return len(self.events)
 
     def __repr__(self) -> str:
-        return f"<Trace of {len(self.events)} values>"
+        return f"<Trace of {plural(len(self.events), 'value')}>"
 
     @property
     def first_nan(self) -> Event | None:

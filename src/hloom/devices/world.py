@@ -59,7 +59,7 @@ class World:
         raise EvaluationError by the rule ``devices.still-running`` until these have ended.
         """
         if self._threads.alive:
-            message = f"{self._threads.alive} devices of an interrupted run are still running"
+            message = f"devices of an interrupted run are still running: {self._threads.alive}"
             raise EvaluationError(message, rule="devices.still-running")
         if self.peers is not None:
             self.peers.begin()

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from hloom.devices.world import World
-from hloom.errors import EvaluationError, HloError
+from hloom.errors import EvaluationError, HloError, plural
 from hloom.ir.computation import HloComputation
 from hloom.ir.device import DeviceContext, Passed, Pending
 from hloom.ir.instruction import HloInstruction
@@ -234,7 +234,7 @@ class _Plan:
             self.constants_known = True
         values = self.blank.copy()
         if len(arguments) != len(self.parameters):
-            message = f"%{self.name} takes {len(self.parameters)} arguments, got {len(arguments)}"
+            message = f"%{self.name} takes {plural(len(self.parameters), 'argument')}, got {len(arguments)}"
             raise EvaluationError(message, rule="evaluate.argument-count")
         for slot, argument in zip(self.parameters, arguments, strict=True):
             values[slot] = argument
@@ -270,7 +270,7 @@ def _evaluated(step: _Step, evaluate: Callable[..., object], operands: list[Pass
     except HloError as error:
         raise error.at(instruction=step.instruction.name) from error.__cause__
     except MemoryError:
-        message = f"not enough memory for {step.shape}, {step.shape.byte_size:,} bytes"
+        message = f"not enough memory for {step.shape}, {plural(step.shape.byte_size, 'byte')}"
         raise EvaluationError(message, rule="evaluate.memory", instruction=step.instruction.name) from None
     except RecursionError:
         message = (

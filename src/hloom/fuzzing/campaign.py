@@ -18,7 +18,7 @@ from hloom.debug.backends import run_on
 from hloom.debug.optimization import optimized
 from hloom.debug.statistics import flat
 from hloom.debug.tolerance import Tolerance
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.fuzzing.child import Answer, Crashed, Refused, Request
 from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, installed_xla, program
@@ -144,11 +144,17 @@ class CampaignReport:
     crashes: int = 0
 
     def __str__(self) -> str:
-        lines = [f"{sum(self.cases.values())} cases compared"]
+        lines = [f"{plural(sum(self.cases.values()), 'case')} compared"]
         lines += [f"  {count:6} {family}" for family, count in sorted(self.cases.items())]
-        lines += [f"{sum(self.recognized.values())} known differences"]
+        lines += [plural(sum(self.recognized.values()), "known difference")]
         lines += [f"  {count:6} {name}" for name, count in self.recognized.most_common()]
-        return "\n".join([*lines, f"{len(self.findings)} unexplained differences, {self.crashes} crashes"])
+        return "\n".join(
+            [
+                *lines,
+                f"{plural(len(self.findings), 'unexplained difference')}, "
+                f"{plural(self.crashes, 'crash', 'crashes')}",
+            ]
+        )
 
 
 class Campaign:

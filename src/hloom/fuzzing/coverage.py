@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hloom.error_bounds.bounded import parts_of
+from hloom.errors import plural
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
@@ -46,7 +47,8 @@ class Coverage:
         """Return the totals in one line of text."""
         drawn = len(REGISTRY) - len(self.undrawn)
         return (
-            f"{drawn} of {len(REGISTRY)} operations, {len(self.types)} pairs of operation and type, "
+            f"{drawn} of {plural(len(REGISTRY), 'operation')}, "
+            f"{plural(len(self.types), 'pair')} of operation and type, "
             f"{len(self.attributes)} of operation and attribute"
         )
 

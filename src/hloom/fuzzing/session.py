@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.fuzzing import pages, reproduction
 from hloom.fuzzing.campaign import Campaign, Finding, Subject
 from hloom.fuzzing.causes import FindingCause, cause_of, explained_finding, signature, spent, title
@@ -180,7 +180,8 @@ class Session:
                 self.save()
                 left = max(0.0, end - spent(self.subject)) / 60
                 self.progress(
-                    f"{self.programs} programs, {len(self.state.causes)} causes, {left:.1f} minutes left"
+                    f"{plural(self.programs, 'program')}, {plural(len(self.state.causes), 'cause')}, "
+                    f"{left:.1f} minutes left"
                 )
         except KeyboardInterrupt:
             path = self.folder / "state.json"
@@ -228,7 +229,10 @@ class Session:
         brief = f"{signature(finding)}: {name}"
         key = state.signatures.get(brief)
         if key is None:
-            self.progress(f"{self.programs} programs, {len(state.causes)} causes, reducing {finding.case}")
+            self.progress(
+                f"{plural(self.programs, 'program')}, {plural(len(state.causes), 'cause')}, "
+                f"reducing {finding.case}"
+            )
             cause = cause_of(finding, self.subject)
             explanation = cause.finding.explanation
             if explanation is not None and not explanation.defect:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, overload
 
-from hloom.errors import VerifyError
+from hloom.errors import VerifyError, plural
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import ProgramShape
 
@@ -84,7 +84,7 @@ class HloComputation:
         self.unmodelled: bytes = b""
 
     def __repr__(self) -> str:
-        return f"<computation %{self.name}: {len(self._instructions)} instructions>"
+        return f"<computation %{self.name}: {plural(len(self._instructions), 'instruction')}>"
 
     @property
     def instructions(self) -> Instructions:

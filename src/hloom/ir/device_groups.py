@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-from hloom.errors import EvaluationError, ParseError
+from hloom.errors import EvaluationError, ParseError, plural
 from hloom.ir.codec import REQUIRED, Message, attribute
 from hloom.ir.cursor import Cursor
 from hloom.ir.device import DeviceContext, DeviceId
@@ -147,7 +147,7 @@ class Mesh:
         if device_ids is None or (not axes and len(mesh.numbers) == 1 and mesh.numbers[0] >= 0):
             return mesh
         if sorted(mesh.numbers) != list(range(count)):
-            message = f"device_ids must hold each of the {count} devices of the mesh once"
+            message = f"device_ids must hold each of the {plural(count, 'device')} of the mesh once"
             raise ParseError(message, rule="mesh.device-ids")
         return cls(axes) if mesh.numbers == tuple(range(count)) else mesh
 

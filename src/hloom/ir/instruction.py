@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.hooks import Hook
 from hloom.ir.operation import Operation
 from hloom.shape.shape import Shape
@@ -278,10 +278,10 @@ def check_arity(operation: Operation | type[Operation], count: int) -> None:
     arity = operation.arity()
     names = operation.operand_names
     if arity is not None and count != arity:
-        message = f"{operation.opcode} takes {arity} operands ({', '.join(names)}), got {count}"
+        message = f"{operation.opcode} takes {plural(arity, 'operand')} ({', '.join(names)}), got {count}"
         raise HloError(message, rule="instruction.arity")
     if arity is None and count < len(names) - 1:
-        message = f"{operation.opcode} takes at least {len(names) - 1} operands, got {count}"
+        message = f"{operation.opcode} takes at least {plural(len(names) - 1, 'operand')}, got {count}"
         raise HloError(message, rule="instruction.arity")
 
 

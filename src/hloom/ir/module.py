@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hloom.display import Displayed
-from hloom.errors import HloError, VerifyError, expect
+from hloom.errors import HloError, VerifyError, expect, plural
 from hloom.hooks import EntryPoint, Hook
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -92,7 +92,7 @@ class HloModule(Displayed):
         self._names: NameUniquer | None = None
 
     def __repr__(self) -> str:
-        return f"<HloModule {self.name}: {len(self._computations)} computations>"
+        return f"<HloModule {self.name}: {plural(len(self._computations), 'computation')}>"
 
     @property
     def computations(self) -> list[HloComputation]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from hloom.errors import ParseError
+from hloom.errors import ParseError, plural
 from hloom.ir.cursor import Cursor
 from hloom.ir.device_groups import IotaTiles
 from hloom.ir.metadata import OpMetadata
@@ -337,7 +337,7 @@ class _SingleParser:
             raise self.refused("a tiled sharding needs devices=[...]", "sharding.tiles")
         kinds = tuple(self.last_tile_dims or ())
         if len(kinds) > len(self.tiles.dimensions):
-            message = f"{len(kinds)} last_tile_dims in {len(self.tiles.dimensions)} tile dimensions"
+            message = f"{len(kinds)} last_tile_dims in {plural(len(self.tiles.dimensions), 'tile dimension')}"
             raise self.refused(message, "sharding.last-tile-dims")
         return Sharding.tiled(self.tiles, kinds)
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hloom.errors import plural
 from hloom.ir.cursor import Cursor
 from hloom.ir.device_groups import IotaTiles
 
@@ -55,7 +56,9 @@ class TileAssignment:
                 message = "a tiled sharding lists two or more devices"
                 raise cursor.error(message, rule="sharding.tiled-devices", position=start)
         if count != math.prod(dimensions):
-            message = f"{math.prod(dimensions)} tiles need as many devices, got {count}"
+            message = (
+                f"there are {plural(math.prod(dimensions), 'tile')}; as many devices are wanted, got {count}"
+            )
             raise cursor.error(message, rule="sharding.device-count", position=start)
         return TileAssignment(dimensions, devices)
 

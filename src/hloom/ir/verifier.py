@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from hloom.errors import HloError, ShapeError, VerifyError
+from hloom.errors import HloError, ShapeError, VerifyError, plural
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import Alias, HloModule, ShapeIndex
@@ -267,7 +267,10 @@ def _entry_layout(module: HloModule) -> None:
     if declared is None:
         return
     if len(declared.parameters) != len(real.parameters):
-        message = f"the entry has {len(real.parameters)} parameters, its layout {len(declared.parameters)}"
+        message = (
+            f"the entry has {plural(len(real.parameters), 'parameter')}, "
+            f"its layout {len(declared.parameters)}"
+        )
         raise VerifyError(message, rule="module.entry-layout")
     for number, (ours, theirs) in enumerate(zip(real.parameters, declared.parameters, strict=True)):
         if not ours.compatible(theirs):

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from hloom.errors import ParseError
+from hloom.errors import ParseError, plural
 from hloom.ir.codec import REQUIRED, Message, attribute
 from hloom.ir.cursor import Cursor
 
@@ -102,7 +102,7 @@ class WindowCodec:
             raise cursor.error("a window must state its size", rule="window.size-missing", position=start)
         for key, values in parts.items():
             if len(values) != len(sizes):
-                message = f"{key} has {len(values)} dimensions, size has {len(sizes)}"
+                message = f"{key} has {plural(len(values), 'dimension')}, size has {len(sizes)}"
                 raise cursor.error(message, rule="window.rank", position=start)
         return tuple(self._dimension(i, size, parts) for i, size in enumerate(sizes))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hloom.ops as ops
 from hloom.builder.builder import XlaBuilder, XlaComputation, XlaOp
+from hloom.errors import plural
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
 from hloom.shape.shape import Shape
 
@@ -13,7 +14,7 @@ def radix_sort(call: LibraryCall) -> Results:
     """Return keys, and values if there are any, sorted stably by the bits of the keys; -0 equals 0."""
     descending = call.settings("sort_options").flag("descending")
     count = len(call.operands)
-    call.require(count in (1, 2), f"it has {count} operands")
+    call.require(count in (1, 2), f"it has {plural(count, 'operand')}")
     values = [o.shape for o in call.operands]
     ordered = ops.Sort(call.operands, _comparator(values, descending), values[0].rank - 1, True)
     return [ordered] if count == 1 else list(ordered)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import hloom.ops as ops
 from hloom.builder.builder import XlaOp
+from hloom.errors import plural
 from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, dot, largest_of
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
 from hloom.settings import Settings
@@ -31,7 +32,9 @@ def product_of_8_bit_floats(call: LibraryCall) -> Results:
     settings = call.settings("gemm_backend_config")
     c, others = _addend(call, settings)
     scales = [x for x in others if not x.shape.rank]
-    call.require(len(scales) >= 2, f"it has {len(scales)} scalar scales; scales of blocks are not emulated")
+    call.require(
+        len(scales) >= 2, f"it has {plural(len(scales), 'scalar scale')}; scales of blocks are not emulated"
+    )
     if len(scales) == 4 and c is not None:
         c = ops.ConvertElementType(c, scales[2].shape.element_type) * scales[2]
     value = _scaled_sum(call, settings, scales[:2], c)
@@ -80,7 +83,7 @@ def _with_epilogue(call: LibraryCall, settings: Settings, value: XlaOp, biases: 
     """Add the bias and apply the activation; with ``_AUX``, return the input of the activation too."""
     words = settings.word("epilogue", "DEFAULT").split("_")
     if "BIAS" in words:
-        call.require(len(biases) == 1, f"{len(biases)} operands are left for the bias")
+        call.require(len(biases) == 1, f"{plural(len(biases), 'operand')} left for the bias")
         value = value + _along_columns(call, biases[0], value.shape)
     activation = "_".join(w for w in words if w not in ("DEFAULT", "BIAS", "AUX")) or "NONE"
     call.require(activation in ACTIVATIONS, f"the epilogue {'_'.join(words)}")

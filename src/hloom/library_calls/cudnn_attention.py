@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import hloom.ops as ops
 from hloom.builder.builder import XlaOp
+from hloom.errors import plural
 from hloom.library_calls.arithmetic import dot, expanded, softmax
 from hloom.library_calls.emulation import LibraryCall, Results, emulates, full
 from hloom.settings import Settings
@@ -31,13 +32,13 @@ def attention(call: LibraryCall) -> Results:
         "fmha_scale", 1.0
     )
     sizes = scores.shape.dimensions
-    call.require(len(sizes) == 4, f"its scores have {len(sizes)} dimensions, not 4")
+    call.require(len(sizes) == 4, f"its scores have {plural(len(sizes), 'dimension')}, not 4")
     if "Bias" in call.operation.custom_call_target:
         call.require(bool(others), "no operand is left for the bias")
         scores = scores + expanded(ops.ConvertElementType(others.pop(0), F32), sizes)
     lengths: Sequence[XlaOp] = others if mask.startswith("PADDING") else ()
     count = 2 if mask.startswith("PADDING") else 0
-    call.require(len(others) == count, f"{len(others)} operands are left for {mask}, which has {count}")
+    call.require(len(others) == count, f"{plural(len(others), 'operand')} left for {mask}, which has {count}")
     visible = _visible(call, settings, mask, sizes, lengths)
     scores = ops.Select(visible, scores, full(call.builder, -math.inf, F32, sizes))
     weights, logarithms = softmax(scores, 3)

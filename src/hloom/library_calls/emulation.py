@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, cast
 import hloom.ops as ops
 from hloom.builder.builder import XlaBuilder, XlaComputation, XlaOp
 from hloom.builder.embedding import embed
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -115,8 +115,10 @@ def program_of(instruction: HloInstruction) -> XlaComputation:
     call = LibraryCall(instruction, operands)
     shapes = call.shapes
     emulation, least_operands, least_results = emulations()[call.operation.custom_call_target]
-    call.require(len(operands) >= least_operands, f"{len(operands)} operands of at least {least_operands}")
-    call.require(len(shapes) >= least_results, f"{len(shapes)} results of at least {least_results}")
+    call.require(
+        len(operands) >= least_operands, f"{plural(len(operands), 'operand')} of at least {least_operands}"
+    )
+    call.require(len(shapes) >= least_results, f"{plural(len(shapes), 'result')} of at least {least_results}")
     try:
         results = list(emulation(call))
     except HloError as error:

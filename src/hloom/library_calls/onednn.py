@@ -8,6 +8,7 @@ from typing import Final
 
 import hloom.ops as ops
 from hloom.builder.builder import XlaOp
+from hloom.errors import plural
 from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, expanded, normalized
 from hloom.library_calls.arithmetic import softmax as softmax_along
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
@@ -40,7 +41,9 @@ def product(call: LibraryCall) -> Results:
     names = fusions.words("ops") or fusions.words("fused_ops")
     for name in names:
         value = _fused(call, fusions, name, value, addends)
-    call.require(not addends, f"{len(addends)} operands are left behind {', '.join(names) or 'the product'}")
+    call.require(
+        not addends, f"{plural(len(addends), 'operand')} left behind {', '.join(names) or 'the product'}"
+    )
     return [value]
 
 
@@ -78,7 +81,7 @@ def layer_norm(call: LibraryCall) -> Results:
     value, _, _ = normalized(x, [x.shape.rank - 1], epsilon)
     words = _rescaling(settings)
     text = ", ".join(words) or "nothing"
-    call.require(len(factors) == len(words), f"{len(factors)} operands are left for {text}")
+    call.require(len(factors) == len(words), f"{plural(len(factors), 'operand')} left for {text}")
     for word, factor in zip(words, factors):
         operand = expanded(factor, value.shape.dimensions)
         value = value * operand if word == "SCALE" else value + operand

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 import numpy as np
 
 from hloom.error_bounds.rules import linear, no_bound
-from hloom.errors import EvaluationError, ShapeError
+from hloom.errors import EvaluationError, ShapeError, plural
 from hloom.ir.codec import attribute, dims, flag
 from hloom.ir.cursor import Cursor
 from hloom.ir.device import DeviceId, Pending
@@ -191,7 +191,8 @@ def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) ->
     for array, declared in zip(results, shapes, strict=True):
         if declared.is_static and array.shape != declared.dimensions:
             message = (
-                f"a group of {members} devices makes {array.dtype}{list(array.shape)}, stated is {declared}"
+                f"a group of {plural(members, 'device')} makes "
+                f"{array.dtype}{list(array.shape)}, stated is {declared}"
             )
             raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
     return alone(results)
@@ -355,7 +356,7 @@ def scaled(opcode: str, dimension: int, operand: Shape, count: int, *, down: boo
         raise ShapeError(f"dimension {dimension} is not one of {operand}", rule=f"{opcode}.dimension-range")
     size = operand.dimensions[dimension]
     if down and size % count:
-        message = f"dimension {dimension} of {operand} does not split into {count} equal parts"
+        message = f"dimension {dimension} of {operand} does not split into {plural(count, 'equal part')}"
         raise ShapeError(message, rule=f"{opcode}.divisible")
     if size != Shape.UNBOUNDED:
         size = size // count if down else size * count
@@ -401,7 +402,7 @@ def check_group_size(self: Collective, count: int) -> None:
     """Refuse groups whose stated size is not ``count``."""
     groups = self.replica_groups.groups
     if groups and self.group_mode != "cross_replica_and_partition" and len(groups[0]) != count:
-        message = f"the shapes want groups of {count} devices, got {self.replica_groups.text()}"
+        message = f"the shapes want groups of {plural(count, 'device')}, got {self.replica_groups.text()}"
         raise ShapeError(message, rule=f"{self.opcode}.group-size")
 
 

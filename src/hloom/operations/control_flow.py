@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from hloom.error_bounds.bounded import Bounded, Tree
 from hloom.error_bounds.rules import either, no_bound
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.calling import (
     OutputAlias,
     output_to_operand_aliasing,
@@ -33,7 +33,7 @@ def check_arguments(opcode: str, role: str, program: ProgramShape, arguments: Se
     shapes = ", ".join(map(str, arguments))
     if len(program.parameters) != len(arguments):
         count = len(program.parameters)
-        message = f"{role} takes {count} arguments ({parameters}), got {len(arguments)} ({shapes})"
+        message = f"{role} takes {plural(count, 'argument')} ({parameters}), got {len(arguments)} ({shapes})"
         raise ShapeError(message, rule=f"{opcode}.arguments")
     for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
         if not parameter.admits(argument):
@@ -187,7 +187,10 @@ class Conditional(Control):
             message = f"{'two branches' if by_truth else 'a branch'} wanted, got {len(computations)}"
             raise ShapeError(message, rule="conditional.branch-count")
         if len(branch_operands) != len(computations):
-            message = f"{len(computations)} branches need as many operands, got {len(branch_operands)}"
+            message = (
+                f"{plural(len(computations), 'branch', 'branches')}, but "
+                f"{plural(len(branch_operands), 'operand')}"
+            )
             raise ShapeError(message, rule="conditional.operand-count")
         for number, (branch, operand) in enumerate(zip(computations, branch_operands, strict=True)):
             check_arguments(self.opcode, f"branch {number}", branch, [operand])

@@ -9,7 +9,7 @@ import numpy as np
 
 from hloom.error_bounds.floating import wide
 from hloom.error_bounds.rules import added, any_bits, linear, monotone, wrapped
-from hloom.errors import EvaluationError, ShapeError
+from hloom.errors import EvaluationError, ShapeError, plural
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import integer
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
@@ -190,7 +190,7 @@ class Bitcast(Operation):
             return
         sizes = [physical_byte_size(s.to_static()) for s in (operand, shape)]
         if sizes[0] != sizes[1]:
-            message = f"{operand} takes {sizes[0]} bytes, {shape} takes {sizes[1]}"
+            message = f"{operand} takes {plural(sizes[0], 'byte')}, {shape} takes {sizes[1]}"
             raise ShapeError(message, rule="bitcast.byte-size")
 
     def evaluate(self, run: Run, operand: Array) -> Array:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from hloom.error_bounds.sums import sum_of_products
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import enum, integer
 from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
@@ -192,7 +192,10 @@ class Convolution(Operation):
     def _check_ranks(self, lhs: Shape, rhs: Shape) -> None:
         spatial = len(self.dim_labels.input_spatial_dimensions)
         if len(self.window) != spatial:
-            message = f"the window has {len(self.window)} dimensions, dim_labels names {spatial} spatial ones"
+            message = (
+                f"the window has {plural(len(self.window), 'dimension')}, "
+                f"dim_labels names {spatial} spatial ones"
+            )
             raise ShapeError(message, rule="convolution.window-rank")
         for name, shape in (("lhs", lhs), ("rhs", rhs)):
             if not shape.is_array or shape.rank != spatial + 2:
@@ -214,23 +217,35 @@ class Convolution(Operation):
     def _check_groups(self, lhs: Shape, rhs: Shape) -> None:
         labels, groups, batch_groups = self.dim_labels, self.feature_group_count, self.batch_group_count
         if groups < 1 or batch_groups < 1:
-            message = f"group counts must be positive, got {groups} feature and {batch_groups} batch groups"
+            message = (
+                f"group counts must be positive, got {groups} feature and "
+                f"{plural(batch_groups, 'batch group')}"
+            )
             raise ShapeError(message, rule="convolution.group-count")
         if groups > 1 and batch_groups > 1:
-            message = f"features or the batch can be grouped, not both ({groups} and {batch_groups} groups)"
+            message = (
+                f"features or the batch can be grouped, not both ({groups} "
+                f"and {plural(batch_groups, 'group')})"
+            )
             raise ShapeError(message, rule="convolution.one-grouping")
         inputs = lhs.dimensions[labels.input_feature_dimension]
         kernel_inputs = rhs.dimensions[labels.kernel_input_feature_dimension]
         if Shape.UNBOUNDED not in (inputs, kernel_inputs) and inputs != kernel_inputs * groups:
-            message = f"{inputs} input features are not {groups} groups of the kernel's {kernel_inputs}"
+            message = (
+                f"{plural(inputs, 'input feature')} cannot be {plural(groups, 'group')} "
+                f"of the kernel's {kernel_inputs}"
+            )
             raise ShapeError(message, rule="convolution.input-features")
         outputs = rhs.dimensions[labels.kernel_output_feature_dimension]
         if outputs != Shape.UNBOUNDED and (outputs % groups or outputs % batch_groups):
-            message = f"{outputs} output features cannot be cut into {max(groups, batch_groups)} groups"
+            message = (
+                f"{plural(outputs, 'output feature')} cannot be cut into "
+                f"{plural(max(groups, batch_groups), 'group')}"
+            )
             raise ShapeError(message, rule="convolution.output-features")
         batch = lhs.dimensions[labels.input_batch_dimension]
         if batch != Shape.UNBOUNDED and batch % batch_groups:
-            message = f"a batch of {batch} cannot be cut into {batch_groups} groups"
+            message = f"a batch of {batch} cannot be cut into {plural(batch_groups, 'group')}"
             raise ShapeError(message, rule="convolution.batch-size")
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hloom.error_bounds.floating import wide
 from hloom.error_bounds.rules import no_bound
-from hloom.errors import EvaluationError, ShapeError, VerifyError
+from hloom.errors import EvaluationError, ShapeError, VerifyError, plural
 from hloom.ir.calling import (
     LayoutConstraintsCodec,
     OptionalCodec,
@@ -258,7 +258,9 @@ class CustomCall(Operation):
         constraints = self.operand_layout_constraints
         if constraints is not None:
             if len(constraints) != len(operands):
-                message = f"{len(operands)} operands, {len(constraints)} layout constraints"
+                message = (
+                    f"{plural(len(operands), 'operand')}, {plural(len(constraints), 'layout constraint')}"
+                )
                 raise ShapeError(message, rule="custom-call.layout-constraints")
             for number, (operand, constraint) in enumerate(zip(operands, constraints, strict=True)):
                 if not operand.compatible(constraint):
@@ -322,7 +324,7 @@ def _result(target: str, value: object, shape: Shape) -> Value:
     if shape.is_tuple:
         elements = elements_of(value)
         if elements is None or len(elements) != len(shape.tuple_shapes):
-            description = type(value).__name__ if elements is None else f"{len(elements)} elements"
+            description = type(value).__name__ if elements is None else f"{plural(len(elements), 'element')}"
             message = f"custom call target {target!r} gave {description}, not a tuple {shape}"
             raise EvaluationError(message, rule="custom-call.result")
         return tuple(_result(target, v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))

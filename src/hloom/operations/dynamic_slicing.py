@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from hloom.error_bounds.rules import indexed, moved, span
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
@@ -40,14 +40,20 @@ def _check_start_indices(opcode: str, operand: Shape, start_indices: tuple[Shape
         raise ShapeError(message, rule=f"{opcode}.start-indices-same-type")
     if len(start_indices) == 1 and start_indices[0].rank == 1:
         if start_indices[0].dimensions != (operand.rank,):
-            message = f"{operand} needs {operand.rank} start indices, got {start_indices[0]}"
+            message = (
+                f"{operand} needs {plural(operand.rank, 'start index', 'start indices')}, "
+                f"got {start_indices[0]}"
+            )
             raise ShapeError(message, rule=f"{opcode}.start-indices-count")
         return
     for index in start_indices:
         if not index.is_scalar:
             raise ShapeError(f"a start index is a scalar, not {index}", rule=f"{opcode}.start-indices-scalar")
     if len(start_indices) != operand.rank:
-        message = f"{operand} needs {operand.rank} start indices, got {len(start_indices)}"
+        message = (
+            f"{operand} needs {plural(operand.rank, 'start index', 'start indices')}, "
+            f"got {len(start_indices)}"
+        )
         raise ShapeError(message, rule=f"{opcode}.start-indices-count")
 
 
@@ -97,7 +103,7 @@ class DynamicSlice(Movement):
         _check_start_indices(self.opcode, operand, start_indices)
         sizes = self.dynamic_slice_sizes
         if len(sizes) != operand.rank:
-            message = f"{operand} needs {operand.rank} slice sizes, got {len(sizes)}"
+            message = f"{operand} needs {plural(operand.rank, 'slice size')}, got {len(sizes)}"
             raise ShapeError(message, rule="dynamic-slice.sizes-count")
         for number, (size, bound) in enumerate(zip(sizes, operand.dimensions, strict=True)):
             if size < 0 or size > bound != UNBOUNDED:
@@ -163,7 +169,9 @@ class DynamicUpdateSlice(Movement):
             raise ShapeError(message, rule="dynamic-update-slice.update-rank")
         for number, (size, bound) in enumerate(zip(update.dimensions, operand.dimensions, strict=True)):
             if UNBOUNDED not in (size, bound) and size > bound:
-                message = f"the update has {size} elements in dimension {number}, {operand} only {bound}"
+                message = (
+                    f"the update has {plural(size, 'element')} in dimension {number}, {operand} only {bound}"
+                )
                 raise ShapeError(message, rule="dynamic-update-slice.update-size")
         element_type = joint_element_type(self.opcode, (operand, update))
         return operand.with_element_type(element_type)

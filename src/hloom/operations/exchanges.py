@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.error_bounds.rules import linear, moved
-from hloom.errors import EvaluationError, ShapeError
+from hloom.errors import EvaluationError, ShapeError, plural
 from hloom.ir.codec import Message, ScalarCodec, attribute, dims, flag
 from hloom.ir.device import DeviceId, Pending
 from hloom.ir.device_groups import (
@@ -76,7 +76,8 @@ class AllToAll(Collective):
                 raise ShapeError(message, rule="all-to-all.split-dimension")
             if groups and operand.dimensions[dimension] % len(groups[0]):
                 message = (
-                    f"dimension {dimension} of {operand} does not split into {len(groups[0])} equal parts"
+                    f"dimension {dimension} of {operand} does not split into "
+                    f"{plural(len(groups[0]), 'equal part')}"
                 )
                 raise ShapeError(message, rule="all-to-all.divisible")
             return operand
@@ -94,13 +95,14 @@ class AllToAll(Collective):
             dimension = self.split_dimension[0]
             if values[0][0].shape[dimension] % count:
                 message = (
-                    f"dimension {dimension} of {list(values[0][0].shape)} does not split into {count} parts"
+                    f"dimension {dimension} of {list(values[0][0].shape)} does "
+                    f"not split into {plural(count, 'part')}"
                 )
                 raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
             parts = [np.split(operand, count, axis=dimension)[position] for (operand,) in values]
             return np.concatenate(parts, axis=dimension)
         if len(values[0]) != count:
-            message = f"{len(values[0])} operands for a group of {count} devices"
+            message = f"{plural(len(values[0]), 'operand')} for a group of {plural(count, 'device')}"
             raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
         return tuple(operands[position] for operands in values)
 
@@ -147,7 +149,10 @@ class RaggedAllToAll(Collective):
             raise ShapeError(message, rule="ragged-all-to-all.offsets")
         groups = self.replica_groups.groups
         if groups and vectors[0].dimensions[0] % len(groups[0]):
-            message = f"{vectors[0].dimensions[0]} offsets for groups of {len(groups[0])} devices"
+            message = (
+                f"{plural(vectors[0].dimensions[0], 'offset')} for groups "
+                f"of {plural(len(groups[0]), 'device')}"
+            )
             raise ShapeError(message, rule="ragged-all-to-all.offset-count")
         return output
 
@@ -162,7 +167,7 @@ class RaggedAllToAll(Collective):
             input_offsets, send_sizes, output_offsets, _ = map(np.ravel, vectors)
             each, remainder = divmod(len(send_sizes), len(values))
             if remainder:
-                message = f"{len(send_sizes)} sizes for a group of {len(values)} devices"
+                message = f"{plural(len(send_sizes), 'size')} for a group of {plural(len(values), 'device')}"
                 raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
             for j in range(position * each, (position + 1) * each):
                 copy_rows(source, int(input_offsets[j]), output, int(output_offsets[j]), int(send_sizes[j]))
@@ -236,7 +241,10 @@ class _Permuting(Communicating):
                 raise ShapeError(message, rule=f"{self.opcode}.operands")
             return Shape.maybe_tuple(operands)
         if len(operands) != 4:
-            message = f"with slice_sizes: input, output, start indices in both, got {len(operands)} operands"
+            message = (
+                "with slice_sizes: input, output, start indices in both, "
+                f"got {plural(len(operands), 'operand')}"
+            )
             raise ShapeError(message, rule=f"{self.opcode}.in-place-operands")
         source, output, sent, written = operands
         alike = source.is_tuple == output.is_tuple and len(source.tuple_shapes) == len(output.tuple_shapes)
@@ -270,8 +278,8 @@ class _Permuting(Communicating):
         for replica, partition in devices:
             if replica >= run.device.num_replicas or partition >= run.device.num_partitions:
                 message = (
-                    f"pair {list(pair)} is out of range: {run.device.num_replicas} replicas, "
-                    f"{run.device.num_partitions} partitions"
+                    f"pair {list(pair)} is out of range: {plural(run.device.num_replicas, 'replica')}, "
+                    f"{plural(run.device.num_partitions, 'partition')}"
                 )
                 raise EvaluationError(
                     message, rule="collective.device-range", instruction=run.instruction.name

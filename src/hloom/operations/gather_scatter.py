@@ -15,7 +15,7 @@ import numpy as np
 from hloom.error_bounds.bounded import is_inexact_type
 from hloom.error_bounds.rules import indexed, no_bound
 from hloom.error_bounds.sums import growth
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
@@ -57,7 +57,7 @@ def _dimensions(opcode: str, name: str, numbers: Sequence[int], rank: int, *, so
         raise ShapeError(f"{name} hold a dimension twice: {tuple(numbers)}", rule=f"{opcode}.{name}-unique")
     for number in numbers:
         if not 0 <= number < rank:
-            message = f"{name} hold {number}, of {rank} dimensions"
+            message = f"{name} hold {number}, of {plural(rank, 'dimension')}"
             raise ShapeError(message, rule=f"{opcode}.{name}-range")
 
 
@@ -84,7 +84,9 @@ def _check_index_map(
     """Check for one operand dimension per component of an index vector."""
     size = indices.dimensions[index_vector_dim] if index_vector_dim < indices.rank else 1
     if size not in (len(index_map), UNBOUNDED):
-        message = f"{name} has {len(index_map)} dimensions, an index vector {size} components"
+        message = (
+            f"{name} has {plural(len(index_map), 'dimension')}, an index vector {plural(size, 'component')}"
+        )
         raise ShapeError(message, rule=f"{opcode}.{name}-size")
     _dimensions(opcode, name, index_map, operand.rank, sorted_=False)
 
@@ -264,7 +266,7 @@ class Gather(Movement):
 
     def _check_slice_sizes(self, operand: Shape) -> None:
         if len(self.slice_sizes) != operand.rank:
-            message = f"{operand} needs {operand.rank} slice sizes, got {self.slice_sizes}"
+            message = f"{operand} needs {plural(operand.rank, 'slice size')}, got {self.slice_sizes}"
             raise ShapeError(message, rule="gather.slice_sizes-count")
         for number, (size, bound) in enumerate(zip(self.slice_sizes, operand.dimensions, strict=True)):
             if size < 0 or size > bound != UNBOUNDED:
@@ -440,7 +442,9 @@ class Scatter(Operation):
         """Return the operand's shape, or the tuple of the operands' shapes."""
         count = len(arguments) // 2
         if len(arguments) % 2 == 0 or not count:
-            message = f"scatter takes N operands, indices and N updates, got {len(arguments)} arguments"
+            message = (
+                f"scatter takes N operands, indices and N updates, got {plural(len(arguments), 'argument')}"
+            )
             raise ShapeError(message, rule="scatter.argument-count")
         require_array(self.opcode, *arguments)
         operands, indices, updates = arguments[:count], arguments[count], arguments[count + 1 :]
@@ -475,7 +479,9 @@ class Scatter(Operation):
     def _check_updates(self, operand: Shape, update: Shape, batch: tuple[int, ...]) -> None:
         """Check that updates have batch and window dimensions, none larger than the operand."""
         if update.rank != len(batch) + len(self.update_window_dims):
-            message = f"updates have {len(batch) + len(self.update_window_dims)} dimensions, got {update}"
+            message = (
+                f"updates have {plural(len(batch) + len(self.update_window_dims), 'dimension')}, got {update}"
+            )
             raise ShapeError(message, rule="scatter.updates-rank")
         _dimensions(self.opcode, "update_window_dims", self.update_window_dims, update.rank)
         window = _without(operand.rank, self.inserted_window_dims, self.input_batching_dims)
@@ -565,10 +571,10 @@ def _check_combiner(combiner: ProgramShape, operands: Sequence[Shape]) -> None:
     count = len(operands)
     results = combiner.result.tuple_shapes if combiner.result.is_tuple else (combiner.result,)
     if len(results) != count or (combiner.result.is_tuple and count == 1):
-        message = f"the combiner makes {count} elements, not {combiner.result}"
+        message = f"the combiner makes {plural(count, 'element')}, not {combiner.result}"
         raise ShapeError(message, rule="scatter.combiner-result-count")
     if len(combiner.parameters) != 2 * count:
-        message = f"the combiner takes {2 * count} parameters, not {len(combiner.parameters)}"
+        message = f"the combiner takes {plural(2 * count, 'parameter')}, not {len(combiner.parameters)}"
         raise ShapeError(message, rule="scatter.combiner-arity")
     for operand, result in zip(operands, results, strict=True):
         if not result.is_scalar or not _same_type(operand, result):

@@ -17,7 +17,7 @@ from hloom.error_bounds.approximate import rounded, roundoff_unit
 from hloom.error_bounds.bounded import finite
 from hloom.error_bounds.floating import wide
 from hloom.error_bounds.sums import growth
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.codec import dims, enum, flag
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ErrorRun, Operation, Run, operation
@@ -251,7 +251,7 @@ class Fft(_LinearAlgebra):
         if not 1 <= rank <= 3:
             raise ShapeError(f"one to three dimensions are transformed, got {rank}", rule="fft.length-count")
         if not operand.is_array or operand.rank < rank:
-            message = f"{rank} dimensions are transformed, the operand is {operand}"
+            message = f"fft transforms {plural(rank, 'dimension')}, the operand is {operand}"
             raise ShapeError(message, rule="fft.rank")
         element_types = (F32, F64) if self.fft_type == "RFFT" else (C64, C128)
         if operand.element_type not in element_types:

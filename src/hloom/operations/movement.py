@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from hloom.error_bounds.rules import linear
-from hloom.errors import EvaluationError, ShapeError
+from hloom.errors import EvaluationError, ShapeError, plural
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps, undilated
@@ -98,7 +98,7 @@ class Broadcast(Movement):
             message = f"{operand} is broadcast to {shape}, of another element type"
             raise ShapeError(message, rule="broadcast.element-type")
         if len(self.dimensions) != operand.rank:
-            message = f"{operand} needs {operand.rank} dimensions, got {self.dimensions}"
+            message = f"{operand} needs {plural(operand.rank, 'dimension')}, got {self.dimensions}"
             raise ShapeError(message, rule="broadcast.dimensions-rank")
         require_dimensions(self.opcode, self.dimensions, shape)
         for size, dimension in zip(operand.dimensions, self.dimensions, strict=True):
@@ -244,7 +244,7 @@ class Slice(Movement):
         """Return ceil((limit - start) / stride) elements in each dimension."""
         require_array(self.opcode, operand)
         if len(self.slice) != operand.rank:
-            message = f"{operand} needs {operand.rank} ranges, got {len(self.slice)}"
+            message = f"{operand} needs {plural(operand.rank, 'range')}, got {len(self.slice)}"
             raise ShapeError(message, rule="slice.rank")
         sizes: list[int] = []
         for number, (d, size) in enumerate(zip(self.slice, operand.dimensions, strict=True)):
@@ -306,7 +306,7 @@ class Pad(Movement):
         if not padding_value.is_scalar:
             raise ShapeError(f"the padding value is a scalar, got {padding_value}", rule="pad.value-scalar")
         if len(self.padding) != operand.rank:
-            message = f"{operand} needs {operand.rank} paddings, got {len(self.padding)}"
+            message = f"{operand} needs {plural(operand.rank, 'padding')}, got {len(self.padding)}"
             raise ShapeError(message, rule="pad.rank")
         sizes: list[int] = []
         for number, (d, size) in enumerate(zip(self.padding, operand.dimensions, strict=True)):

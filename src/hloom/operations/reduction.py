@@ -16,7 +16,7 @@ import numpy as np
 
 from hloom.error_bounds.bounded import Bounded, finite
 from hloom.error_bounds.floating import ulp
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.affine import Indices
 from hloom.ir.codec import dims
 from hloom.ir.computation import HloComputation
@@ -52,10 +52,10 @@ def check_reducer(
     count = len(inputs)
     results = reducer.result.tuple_shapes if reducer.result.is_tuple else (reducer.result,)
     if len(reducer.parameters) != 2 * count:
-        message = f"the computation needs {2 * count} parameters, it is {reducer}"
+        message = f"the computation needs {plural(2 * count, 'parameter')}, it is {reducer}"
         raise ShapeError(message, rule=f"{opcode}.computation-parameters")
     if len(results) != count or not all(r.is_array and r.is_scalar for r in results):
-        message = f"the computation must return {count} scalars, it is {reducer}"
+        message = f"the computation must return {plural(count, 'scalar')}, it is {reducer}"
         raise ShapeError(message, rule=f"{opcode}.computation-result")
     for i, (result, init, array) in enumerate(zip(results, inits, inputs)):
         accumulator, value = reducer.parameters[i], reducer.parameters[count + i]
@@ -75,7 +75,7 @@ def split_operands(opcode: str, operands: Sequence[T]) -> tuple[tuple[T, ...], t
     """Split operands into arrays and an equal number of initial values."""
     count = len(operands) // 2
     if not operands or len(operands) % 2:
-        message = f"{opcode} takes arrays and as many initial values, got {len(operands)} operands"
+        message = f"{opcode} takes arrays and as many initial values, got {plural(len(operands), 'operand')}"
         raise ShapeError(message, rule=f"{opcode}.operand-count")
     return tuple(operands[:count]), tuple(operands[count:])
 
@@ -349,7 +349,7 @@ class Map(Operation):
             raise ShapeError(message, rule="map.dimensions")
         function = computations[0]
         if len(function.parameters) != len(operands):
-            message = f"the computation needs {len(operands)} parameters, it is {function}"
+            message = f"the computation needs {plural(len(operands), 'parameter')}, it is {function}"
             raise ShapeError(message, rule="map.computation-parameters")
         if not all(p.is_array and p.is_scalar for p in (*function.parameters, function.result)):
             raise ShapeError(

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import ClassVar
 
 from hloom.error_bounds.rules import linear_in_first
-from hloom.errors import EvaluationError, ShapeError
+from hloom.errors import EvaluationError, ShapeError, plural
 from hloom.ir.affine import Indices
 from hloom.ir.codec import INTEGER, FirstCodec, attribute
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
@@ -31,7 +31,9 @@ def _check_reshape(opcode: str, shape: Shape, operand: Shape) -> None:
         message = f"{operand} is reshaped to {shape}, of another element type"
         raise ShapeError(message, rule=f"{opcode}.element-type")
     if not (shape.is_unbounded or operand.is_unbounded) and shape.element_count != operand.element_count:
-        message = f"{operand} has {operand.element_count} elements, {shape} has {shape.element_count}"
+        message = (
+            f"{operand} has {plural(operand.element_count, 'element')}, {shape} has {shape.element_count}"
+        )
         raise ShapeError(message, rule=f"{opcode}.element-count")
 
 
@@ -96,7 +98,7 @@ class Reshape(Movement):
                 run.instruction.operands[0].shape, operand, run.shape, self.inferred_dimension
             )
         if math.prod(sizes) != operand.size:
-            message = f"{operand.size} elements do not make {run.shape}"
+            message = f"{run.shape} is not made of {plural(operand.size, 'element')}"
             raise EvaluationError(message, rule="reshape.actual-size")
         return operand.reshape(sizes)
 
@@ -159,7 +161,7 @@ class DynamicReshape(Movement):
         operand, *dim_sizes = operands
         _check_reshape(self.opcode, shape, operand)
         if len(dim_sizes) != shape.rank:
-            message = f"{shape} needs {shape.rank} sizes, got {len(dim_sizes)}"
+            message = f"{shape} needs {plural(shape.rank, 'size')}, got {len(dim_sizes)}"
             raise ShapeError(message, rule="dynamic-reshape.size-count")
         for size in dim_sizes:
             if not size.is_scalar or not size.element_type.is_integer:
@@ -181,6 +183,6 @@ class DynamicReshape(Movement):
             if size < 0 or (size > bound != UNBOUNDED) or (size != bound and not dynamic):
                 raise EvaluationError(f"size {size} in {run.shape}", rule="dynamic-reshape.size-bound")
         if math.prod(sizes) != operand.size:
-            message = f"{operand.size} elements do not make {sizes}"
+            message = f"{sizes} is not made of {plural(operand.size, 'element')}"
             raise EvaluationError(message, rule="dynamic-reshape.actual-size")
         return operand.reshape(sizes)

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from hloom.error_bounds.rules import linear
-from hloom.errors import EvaluationError, ShapeError
+from hloom.errors import EvaluationError, ShapeError, plural
 from hloom.ir.codec import flag
 from hloom.ir.device import Pending
 from hloom.ir.device_groups import ReplicaGroups, channel_id, members_of, replica_groups
@@ -72,7 +72,10 @@ class _Rooted(Collective):
             raise EvaluationError(message, rule="collective.same-root", instruction=run.instruction.name)
         for root in named[0]:
             if not 0 <= root < len(values):
-                message = f"root {root} of a group of {len(values)} devices; roots are places in the group"
+                message = (
+                    f"root {root} of a group of {plural(len(values), 'device')}; "
+                    "roots are places in the group"
+                )
                 raise EvaluationError(message, rule="collective.root-range", instruction=run.instruction.name)
         return named[0]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hloom.error_bounds.bounded import Bounded, Tree, finite, parts_of
 from hloom.error_bounds.sums import accumulated, growth
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.codec import Message, attribute, dims, flag, integer
 from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
@@ -77,7 +77,9 @@ class Scan(Operation):
     def _split(self, operands: Sequence[T]) -> tuple[tuple[T, ...], tuple[T, ...]]:
         inputs = len(operands) - self.num_carries
         if self.num_carries < 0 or inputs < 0:
-            message = f"{self.num_carries} carries among {len(operands)} operands"
+            message = (
+                f"{plural(self.num_carries, 'carry', 'carries')} among {plural(len(operands), 'operand')}"
+            )
             raise ShapeError(message, rule="scan.carry-count")
         return tuple(operands[:inputs]), tuple(operands[inputs:])
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.codec import dims, enum
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Run, operation
@@ -44,7 +44,10 @@ class Shuffle(Movement):
         require_array(self.opcode, operand)
         require_dimensions(self.opcode, self.dimensions, operand)
         if not self.dimensions or len(self.shifts) != len(self.dimensions):
-            message = f"{len(self.shifts)} shifts of {len(self.dimensions)} dimensions; one for each wanted"
+            message = (
+                f"{plural(len(self.shifts), 'shift')} of {plural(len(self.dimensions), 'dimension')}; "
+                "one for each wanted"
+            )
             raise ShapeError(message, rule="shuffle.shifts")
         return operand
 

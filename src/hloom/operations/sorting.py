@@ -13,7 +13,7 @@ import numpy as np
 from hloom.error_bounds.bounded import Bounded
 from hloom.error_bounds.orders import order_of
 from hloom.error_bounds.rules import no_bound
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
@@ -108,7 +108,9 @@ def _check_comparator(comparator: ProgramShape, operands: tuple[Shape, ...]) -> 
         message = f"the comparator makes pred[], not {comparator.result}"
         raise ShapeError(message, rule="sort.comparator-result")
     if len(comparator.parameters) != 2 * len(operands):
-        message = f"the comparator takes {2 * len(operands)} parameters, not {len(comparator.parameters)}"
+        message = (
+            f"the comparator takes {plural(2 * len(operands), 'parameter')}, not {len(comparator.parameters)}"
+        )
         raise ShapeError(message, rule="sort.comparator-arity")
     for number, parameter in enumerate(comparator.parameters):
         element_type = operands[number // 2].element_type

@@ -14,7 +14,7 @@ import numpy as np
 
 from hloom.error_bounds.bounded import Tree, parts_of
 from hloom.error_bounds.rules import independent, linear_in_first
-from hloom.errors import EvaluationError, HloError, ShapeError, VerifyError
+from hloom.errors import EvaluationError, HloError, ShapeError, VerifyError, plural
 from hloom.ir.affine import Indices
 from hloom.ir.calling import READ_LITERAL, WRITE_LITERAL
 from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attribute, dims, integer
@@ -98,7 +98,7 @@ class Parameter(_Structural):
             raise ShapeError(f"parameter number {self.parameter_number} is negative", rule="parameter.number")
         if self.parameter_replication and len(self.parameter_replication) != _leaf_count(shape):
             message = (
-                f"parameter_replication has {len(self.parameter_replication)} flags, "
+                f"parameter_replication has {plural(len(self.parameter_replication), 'flag')}, "
                 f"{shape} has {_leaf_count(shape)} leaves"
             )
             raise ShapeError(message, rule="parameter.replication-leaves")
@@ -227,7 +227,7 @@ class GetTupleElement(_Structural):
         if not operand.is_tuple:
             raise ShapeError(f"the operand is a tuple, got {operand}", rule="get-tuple-element.operand-tuple")
         if not 0 <= self.index < len(operand.tuple_shapes):
-            message = f"index {self.index} in a tuple of {len(operand.tuple_shapes)} elements"
+            message = f"index {self.index} in a tuple of {plural(len(operand.tuple_shapes), 'element')}"
             raise ShapeError(message, rule="get-tuple-element.index")
         return operand.tuple_shapes[self.index]
 

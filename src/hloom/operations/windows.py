@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.ir.affine import Index
 from hloom.ir.indexing import Addressing, Condition, undilated
 from hloom.ir.operation import Array
@@ -31,7 +31,7 @@ def check_window(opcode: str, window: Window) -> None:
 def output_dimension(opcode: str, d: WindowDimension, size: int) -> int:
     """Return the number of window positions over a base dimension; unbounded where the base is."""
     if any(not fits_int64(extent) for extent in d.extents(max(size, 0))):
-        message = f"{d} over {size} elements needs numbers of more than 64 bits"
+        message = f"{d} over {plural(size, 'element')} needs numbers of more than 64 bits"
         raise ShapeError(message, rule=f"{opcode}.window-range")
     return Shape.UNBOUNDED if size == Shape.UNBOUNDED else d.output_size(size)
 
@@ -39,7 +39,7 @@ def output_dimension(opcode: str, d: WindowDimension, size: int) -> int:
 def windowed_shape(opcode: str, base: Shape, window: Window) -> Shape:
     """Return the shape of one element per window position."""
     if len(window) != base.rank:
-        message = f"the window has {len(window)} dimensions, the operand is {base}"
+        message = f"the window has {plural(len(window), 'dimension')}, the operand is {base}"
         raise ShapeError(message, rule=f"{opcode}.window-rank")
     check_window(opcode, window)
     sizes = tuple(output_dimension(opcode, d, size) for d, size in zip(window, base.dimensions))

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from hloom.errors import ParseError
+from hloom.errors import ParseError, plural
 from hloom.foreign import HINT, bytes_refusal, is_known_binary
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot
 
@@ -35,8 +35,9 @@ def parse_container(data: bytes) -> Container:
             return _unoptimized(data) if _is_unoptimized(message) else message
     if not is_known_binary(data) and _ends_within_field(data):
         message = (
-            f"this is a proto that is cut, or none: read as HloModuleProto, HloProto and HloSnapshot, its "
-            f"{len(data):,} bytes end within a field; copy or write the whole file again; {HINT}"
+            "this is a proto that is cut, or none: read as HloModuleProto, "
+            "HloProto and HloSnapshot, it ends "
+            f"within a field, after {plural(len(data), 'byte')}; copy or write the whole file again; {HINT}"
         )
         raise ParseError(message, rule="proto.cut")
     raise ParseError(bytes_refusal(data), rule="proto.no-module")

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from hloom.errors import ParseError
+from hloom.errors import ParseError, plural
 from hloom.proto.schema.packed import append_packed_bytes, packed_bytes
 from hloom.proto.schema.xla_data_pb2 import LiteralProto
 from hloom.proto.shape import read_shape, write_shape
@@ -74,7 +74,10 @@ def write_literal(literal: Literal, message: LiteralProto) -> None:
 def _read_tuple(message: LiteralProto, shape: Shape) -> Literal:
     literals = tuple(map(read_literal, message.tuple_literals))
     if len(literals) != len(shape.tuple_shapes):
-        text = f"a literal of shape {shape} has {len(shape.tuple_shapes)} elements, got {len(literals)}"
+        text = (
+            f"a literal of shape {shape} has {plural(len(shape.tuple_shapes), 'element')}, "
+            f"got {len(literals)}"
+        )
         raise ParseError(text, rule="proto.literal-size")
     return Literal(literals, shape)
 
@@ -87,7 +90,7 @@ def _read_elements(message: LiteralProto, shape: Shape) -> Array:
     if element_type in _NUMBERS:
         numbers = getattr(message, field)
         if len(numbers) != count:
-            text = f"a literal of shape {shape} has {count} elements, got {len(numbers)}"
+            text = f"a literal of shape {shape} has {plural(count, 'element')}, got {len(numbers)}"
             raise ParseError(text, rule="proto.literal-size")
         return np.fromiter(numbers, element_type.numpy_dtype, count)
     data = packed_bytes(message, field) if element_type in _PACKED else getattr(message, field)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
-from hloom.errors import HloError, ParseError
+from hloom.errors import HloError, ParseError, plural
 from hloom.ir.collector import collector_paused
 from hloom.ir.computation import LOCAL_ID, HloComputation
 from hloom.ir.instruction import HloInstruction, check_arity
@@ -131,7 +131,7 @@ class _ModuleReader:
                     raise ParseError(text, rule="proto.schedule")
                 done.add(instruction)
             if by_id:
-                text = f"the schedule of %{computation.name} leaves out {len(by_id)} instructions"
+                text = f"the schedule of %{computation.name} leaves out {plural(len(by_id), 'instruction')}"
                 raise ParseError(text, rule="proto.schedule")
             order = {
                 unique_id & LOCAL_ID: position for position, unique_id in enumerate(sequence.instruction_ids)
@@ -180,8 +180,10 @@ class _ModuleReader:
         least = sum(role.required for role in cls.roles)
         most = None if any(role.many for role in cls.roles) else len(cls.roles)
         if len(computations) < least or (most is not None and len(computations) > most):
-            count = f"{least}" if least == most else f"{least} to {'any number' if most is None else most}"
-            text = f"{cls.opcode} calls {count} computations, got {len(computations)}"
+            count = plural(least, "computation")
+            if least != most:
+                count = f"{least} to {'any number' if most is None else most} computations"
+            text = f"{cls.opcode} calls {count}, got {len(computations)}"
             raise ParseError(text, rule="proto.computation-count")
         return computations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.ir.module import HloModule
 from hloom.proto.container import Container
 from hloom.proto.literal import read_literal, write_literal
@@ -44,7 +44,7 @@ def snapshot_message(
             write_literal(result, snapshot.result)
         return snapshot
     if result is not None:
-        text = f"a snapshot of {len(runs)} runs holds no result"
+        text = f"a snapshot of {plural(len(runs), 'run')} holds no result"
         raise HloError(text, rule="snapshot.result")
     unoptimized = HloUnoptimizedSnapshot()
     unoptimized.hlo_module.CopyFrom(module_message(module))

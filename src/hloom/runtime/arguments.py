@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from hloom.errors import EvaluationError, HloError
+from hloom.errors import EvaluationError, HloError, plural
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -26,7 +26,9 @@ def bound_arguments(entry: HloComputation, arguments: Sequence[object]) -> list[
     parameters = entry.parameters
     if len(arguments) != len(parameters):
         signature = ", ".join(f"{p.name}: {p.shape.to_string(layout=False)}" for p in parameters)
-        message = f"the program takes {len(parameters)} arguments ({signature}), got {len(arguments)}"
+        message = (
+            f"the program takes {plural(len(parameters), 'argument')} ({signature}), got {len(arguments)}"
+        )
         raise EvaluationError(message, rule="run.argument-count")
     pairs = zip(parameters, arguments, strict=True)
     return [bound_value(parameter, number, argument) for number, (parameter, argument) in enumerate(pairs)]
@@ -155,7 +157,7 @@ def incoming(value: Any, shape: Shape) -> Value:
     if shape.is_tuple:
         elements = elements_of(value)
         if elements is None or len(elements) != len(shape.tuple_shapes):
-            kind = type(value).__name__ if elements is None else f"{len(elements)} elements"
+            kind = type(value).__name__ if elements is None else f"{plural(len(elements), 'element')}"
             raise EvaluationError(
                 f"a tuple of {len(shape.tuple_shapes)} is expected, got {kind}", rule="run.argument"
             )

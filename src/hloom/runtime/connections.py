@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from hloom.errors import plural
+
 
 class FrameKind(IntEnum):
     """Kinds of frames: encoded value, bytes of native code, arrival at a barrier, value to gather, end."""
@@ -293,7 +295,7 @@ class Connections:
         kind, program, run, tag, size = _HEADER.unpack(link.header)
         link.header.clear()
         if kind > max(FrameKind) or size > MOST_BYTES:
-            self._lose(link, f"it sends a frame of the kind {kind} with {size} bytes")
+            self._lose(link, f"it sends a frame of the kind {kind} with {plural(size, 'byte')}")
             return
         envelope = Envelope(link.rank, program, run, tag)
         receiver = None

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from hloom.devices.transport import Transport, require_same_program
 from hloom.devices.world import VirtualDevice
 from hloom.display import Displayed
-from hloom.errors import EvaluationError, HloError
+from hloom.errors import EvaluationError, HloError, plural
 from hloom.hooks import Hook
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -120,7 +120,7 @@ def compile(
     if replicas is None:
         replicas = config.replica_count if one else max(1, len(modules) // max(1, partitions))
     if replicas < 1 or partitions < 1:
-        message = f"{replicas} replicas and {partitions} partitions: both are at least 1"
+        message = f"{plural(replicas, 'replica')} and {plural(partitions, 'partition')}: both are at least 1"
         raise HloError(message, rule="compile.device-count")
     if use_spmd_partitioning:
         from hloom.sharding.partitioning.partitioner import partitioned_program
@@ -129,7 +129,10 @@ def compile(
     if one:
         modules *= replicas * partitions
     elif len(modules) != replicas * partitions:
-        message = f"{replicas} replicas x {partitions} partitions need as many modules, got {len(modules)}"
+        message = (
+            f"{plural(replicas, 'replica')} x {plural(partitions, 'partition')}: as "
+            f"many modules are wanted, got {len(modules)}"
+        )
         raise HloError(message, rule="compile.module-count")
     check_device_groups(modules, replicas, partitions)
     if processes is not None and processes.size > 1:
@@ -148,7 +151,10 @@ def _own_modules(
     """Return the modules of this process's devices; raises HloError if processes disagree or have none."""
     count = len(modules)
     if count < processes.size:
-        message = f"{count} devices cannot be divided among {processes.size} processes: each needs one"
+        message = (
+            f"{plural(count, 'device')} cannot be divided among "
+            f"{plural(processes.size, 'process', 'processes')}: each needs one"
+        )
         raise HloError(message, rule="processes.device-count")
     if not processes.is_uniform:
         prints = {module: fingerprint(module) for module in dict.fromkeys(modules)}
@@ -210,7 +216,7 @@ class Executable(Displayed):
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(m.name for m in self._modules))
-        return f"<Executable {names} on {self.num_replicas} x {self.num_partitions} devices>"
+        return f"<Executable {names} on {self.num_replicas} x {plural(self.num_partitions, 'device')}>"
 
     @property
     def host_timeout(self) -> float:
@@ -248,7 +254,10 @@ class Executable(Displayed):
 
     def _require_one_device(self) -> None:
         if len(self.devices) != 1:
-            message = f"the program runs on {len(self.devices)} devices; call run with the arguments of each"
+            message = (
+                f"the program runs on {plural(len(self.devices), 'device')}; "
+                "call run with the arguments of each"
+            )
             raise EvaluationError(message, rule="run.one-device")
 
     def donate(self, *arguments: Any) -> Any:
@@ -285,7 +294,8 @@ class Executable(Displayed):
         """
         if len(arguments) != len(self.devices):
             message = (
-                f"the arguments of {len(self.devices)} devices are wanted, got those of {len(arguments)}"
+                f"the arguments of {plural(len(self.devices), 'device')} are "
+                f"wanted, got those of {len(arguments)}"
             )
             raise EvaluationError(message, rule="run.device-count")
         try:
@@ -308,7 +318,7 @@ class Executable(Displayed):
             return [outgoing(result) for result in results]
         except MemoryError:
             sizes = [module.entry.root.shape.byte_size for module in self._modules]
-            message = f"not enough memory for results of {sum(sizes):,} bytes"
+            message = f"not enough memory for results of {plural(sum(sizes), 'byte')}"
             raise EvaluationError(message, rule="evaluate.memory") from None
 
     def _run_together(
@@ -508,7 +518,8 @@ class Executable(Displayed):
         lists = cast("Sequence[object]", arguments[0]) if len(arguments) == 1 else ()
         if not isinstance(lists, list | tuple) or len(lists) != count:
             message = (
-                f"the program runs on {count} devices: give one list with the arguments of each, as to run"
+                f"the program runs on {plural(count, 'device')}: give one list "
+                "with the arguments of each, as to run"
             )
             raise EvaluationError(message, rule="run.device-count")
         return cast("Sequence[Sequence[object]]", lists)
@@ -561,7 +572,8 @@ class PreparedExecutable:
             raise EvaluationError("the prepared arguments have been released", rule="prepare.released")
         if len(arguments) != self._arity:
             message = (
-                f"the program takes {self._arity} arguments besides those prepared, got {len(arguments)}"
+                f"the program takes {plural(self._arity, 'argument')} besides "
+                f"those prepared, got {len(arguments)}"
             )
             raise EvaluationError(message, rule="run.argument-count")
         return *arguments, *self._bound

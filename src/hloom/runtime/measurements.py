@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from hloom.display import Displayed
+from hloom.errors import plural
 from hloom.ir.value import Array
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Profile(Displayed):
     def __str__(self) -> str:
         head = f"{1e6 * self.seconds:10.1f} us in all"
         if self.devices:
-            head += f" on {len(self.devices)} devices (the slowest); each line is a mean of devices"
+            head += f" on {plural(len(self.devices), 'device')} (the slowest); each line is a mean of devices"
         total = sum(line.seconds for line in self.collectives)
         waiting = sum(line.waiting for line in self.collectives)
         lines = [head, *map(str, self.lines)]

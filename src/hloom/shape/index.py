@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import ShapeError, expect
+from hloom.errors import ShapeError, expect, plural
 from hloom.shape.layout import Layout, Tile
 from hloom.shape.shape import Shape
 
@@ -212,7 +212,7 @@ def multi_index(shape: Shape, linear: int) -> tuple[int, ...] | None:
         raise ShapeError(f"a position is an integer, got {linear!r}", rule="index.integers") from None
     if not 0 <= linear < form.element_count:
         raise ShapeError(
-            f"{shape} takes {form.element_count} elements of memory, got position {linear}",
+            f"{shape} takes {plural(form.element_count, 'element')} of memory, got position {linear}",
             rule="index.linear-in-bounds",
         )
     if linear >= math.prod(form.dimensions):

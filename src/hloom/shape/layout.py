@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hloom.display import Displayed
-from hloom.errors import ShapeError, expect
+from hloom.errors import ShapeError, expect, plural
 from hloom.shape.element_type import ElementType
 
 if TYPE_CHECKING:
@@ -151,14 +151,15 @@ class Layout(Displayed):
             )
         if self.padded_dimensions and len(self.padded_dimensions) != rank:
             raise ShapeError(
-                f"padded_dimensions has one size for each of the {rank} dimensions; "
+                f"padded_dimensions has one size for each of the {plural(rank, 'dimension')}; "
                 f"got {list(self.padded_dimensions)}",
                 rule="layout.padded-dimensions-rank",
             )
         for split in self.split_configs:
             if not 0 <= split.dimension < rank:
                 raise ShapeError(
-                    f"SC{split} splits dimension {split.dimension} of an array of {rank} dimensions",
+                    f"SC{split} splits dimension {split.dimension} of an "
+                    f"array of {plural(rank, 'dimension')}",
                     rule="layout.split-dimension-in-range",
                 )
         for use, element_type in (("#", self.index_primitive_type), ("*", self.pointer_primitive_type)):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import EvaluationError, ShapeError, expect
+from hloom.errors import EvaluationError, ShapeError, expect, plural
 from hloom.shape.element_type import C64, F32, PRED, S32, S64, U64, ElementType
 from hloom.shape.index import from_physical, physical_form, to_physical
 from hloom.shape.layout import Layout, PaddingValue
@@ -209,7 +209,7 @@ class Literal:
         expect(elements, np.ndarray, "a NumPy array")
         if elements.size != shape.element_count:
             raise ShapeError(
-                f"{shape} has {shape.element_count} elements, got {elements.size}",
+                f"{shape} has {plural(shape.element_count, 'element')}, got {elements.size}",
                 rule="literal.element-count",
             )
         order = (shape.layout or Layout.default(shape.rank)).major_to_minor

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from hloom.errors import HloError, ShapeError
+from hloom.errors import HloError, ShapeError, plural
 from hloom.shape.element_type import F8E8M0FNU, S64, U64, ElementType
 from hloom.shape.float_format import float_format
 from hloom.shape.literal import Literal
@@ -224,7 +224,7 @@ class _Scanner(CharacterScanner):
             self.peek()
             element, self.position = parse_literal_at(self.text, self.position, child)
             elements.append(element)
-        self.expect(")", f"after the {len(elements)} elements of a tuple")
+        self.expect(")", f"after the {plural(len(elements), 'element')} of a tuple")
         return Literal.tuple_(elements)
 
     def array(self, shape: Shape) -> Literal:
@@ -278,7 +278,10 @@ class _Scanner(CharacterScanner):
         if sizes[depth] is None:
             sizes[depth] = count
         if sizes[depth] != count:
-            self.fail(f"{sizes[depth]} elements in dimension {depth}, not {count}", "literal.element-count")
+            self.fail(
+                f"{plural(sizes[depth] or 0, 'element')} in dimension {depth}, not {count}",
+                "literal.element-count",
+            )
         self.position += 1
 
     def element(self, element_type: ElementType) -> None:

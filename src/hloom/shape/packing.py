@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.errors import ParseError
+from hloom.errors import ParseError, plural
 from hloom.shape.element_type import ElementType
 
 Array = np.ndarray
@@ -47,7 +47,8 @@ def unpack_elements(data: bytes, element_type: ElementType, bits: int, count: in
     expected = (count * bits + 7) // 8
     if len(data) != expected:
         raise ParseError(
-            f"{count} elements of {element_type}, {bits} bits each, take {expected} bytes, got {len(data)}",
+            f"memory for {plural(count, 'element')} of {element_type}, {plural(bits, 'bit')} "
+            f"each, has {plural(expected, 'byte')}, got {len(data)}",
             rule="literal.byte-size",
         )
     container_bits = 8 * element_type.bytes

@@ -12,7 +12,7 @@ from operator import index
 from typing import TYPE_CHECKING, ClassVar, SupportsIndex
 
 from hloom.display import Displayed
-from hloom.errors import ShapeError, expect
+from hloom.errors import ShapeError, expect, plural
 from hloom.shape.element_type import BUFFER, OPAQUE, TOKEN, TUPLE, ElementType
 from hloom.shape.layout import Layout
 from hloom.shape.shape_checks import check_kind, check_layout
@@ -259,7 +259,7 @@ class Shape(Displayed):
         """Return the dimension number from 0 for one that may count from the end (-1 is the last)."""
         if not -len(self.dimensions) <= number < len(self.dimensions):
             raise ShapeError(
-                f"{self} has {self.rank} dimensions and no dimension {number}",
+                f"{self} has {plural(self.rank, 'dimension')} and no dimension {number}",
                 rule="shape.dimension-number-in-range",
             )
         return number % len(self.dimensions)
@@ -524,7 +524,7 @@ def _dynamic_flags(sizes: tuple[int, ...], flags: Iterable[bool] | None) -> tupl
     dynamic = tuple(map(bool, flags))
     if len(dynamic) != len(sizes):
         raise ShapeError(
-            f"one dynamic flag for each of {len(sizes)} dimensions is required, got {len(dynamic)}",
+            f"one dynamic flag for each of {plural(len(sizes), 'dimension')} is required, got {len(dynamic)}",
             rule="shape.dynamic-flags-rank",
         )
     return tuple(flag or size == Shape.UNBOUNDED for flag, size in zip(dynamic, sizes, strict=True))

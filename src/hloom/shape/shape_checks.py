@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hloom.errors import ShapeError
+from hloom.errors import ShapeError, plural
 from hloom.shape.element_type import BUFFER, TUPLE, ElementType
 from hloom.shape.layout import Layout
 
@@ -32,7 +32,7 @@ def check_layout(element_type: ElementType, sizes: tuple[int, ...], layout: Layo
     """Check that an array of this type and these dimensions can have the layout."""
     if len(layout.minor_to_major) != len(sizes):
         raise ShapeError(
-            f"an array of {len(sizes)} dimensions needs as many in minor_to_major; "
+            f"an array of {plural(len(sizes), 'dimension')} needs as many in minor_to_major; "
             f"got {list(layout.minor_to_major)}",
             rule="layout.rank",
         )

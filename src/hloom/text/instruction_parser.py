@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from hloom.errors import HloError, did_you_mean
+from hloom.errors import HloError, did_you_mean, plural
 from hloom.ir.codec import REQUIRED
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import KEYWORDS, Cursor
@@ -274,7 +274,7 @@ class InstructionParser:
             return existing
         shape = value.shape
         if not shape.is_tuple or index >= len(shape.tuple_shapes):
-            why = f"{len(shape.tuple_shapes)} elements" if shape.is_tuple else f"the shape {shape}"
+            why = plural(len(shape.tuple_shapes), "element") if shape.is_tuple else f"the shape {shape}"
             message = f"{name}#{index} does not exist: {name!r} has {why}"
             raise self.cursor.error(message, rule="text.element", position=position)
         operation = REGISTRY["get-tuple-element"](index=index)  # type: ignore[call-arg]

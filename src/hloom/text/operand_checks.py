@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from hloom.errors import plural
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.operations.control_flow import Conditional
@@ -48,7 +49,7 @@ def _tuple(instruction: HloInstruction) -> Problem:
         return None
     return (
         "instruction.shape-matches",
-        f"the shape has {element_count} elements, got {operand_count} operands",
+        f"the shape has {plural(element_count, 'element')}, got {plural(operand_count, 'operand')}",
     )
 
 
@@ -56,14 +57,17 @@ def _pairs(instruction: HloInstruction) -> Problem:
     count = len(instruction.operands)
     if count % 2 == 0:
         return None
-    return "operand-count", f"each array needs an initial value, but there are {count} operands"
+    return "operand-count", f"each array needs an initial value, but there are {plural(count, 'operand')}"
 
 
 def _scatter(instruction: HloInstruction) -> Problem:
     count = len(instruction.operands)
     if count % 2:
         return None
-    return "argument-count", f"scatter takes n operands, indices and n updates, got {count} arguments"
+    return (
+        "argument-count",
+        f"scatter takes n operands, indices and n updates, got {plural(count, 'argument')}",
+    )
 
 
 def _indexed(before: int) -> Callable[[HloInstruction], Problem]:
@@ -78,7 +82,10 @@ def _indexed(before: int) -> Callable[[HloInstruction], Problem]:
         if packed or len(operands) == before + rank:
             return None
         count = len(operands) - before
-        return "start-indices-count", f"{rank} dimensions need {rank} start indices, got {count}"
+        return (
+            "start-indices-count",
+            f"{plural(rank, 'dimension')}, but {plural(count, 'start index', 'start indices')}",
+        )
 
     return check
 
@@ -95,9 +102,12 @@ def _conditional(instruction: HloInstruction) -> Problem:
     if not index.is_scalar or index.element_type not in (PRED, S32):
         return "branch-index", f"the first operand of a conditional must be pred[] or s32[], got {index}"
     if not branches or (index.element_type is PRED and branches != 2):
-        return "branch-count", f"{index} does not select one of {branches} branches"
+        return "branch-count", f"{index} does not select one of {plural(branches, 'branch', 'branches')}"
     if branches != argument_count:
-        return "operand-count", f"{branches} branches need {branches} operands, got {argument_count}"
+        return (
+            "operand-count",
+            f"{plural(branches, 'branch', 'branches')}, but {plural(argument_count, 'operand')}",
+        )
     return None
 
 
@@ -106,7 +116,10 @@ def _parameter(instruction: HloInstruction) -> Problem:
     flags, leaves = len(operation.parameter_replication), sum(1 for _ in instruction.shape.leaves())
     if flags in (0, leaves):
         return None
-    return "replication-leaves", f"parameter_replication has {flags} flags for {leaves} arrays"
+    return (
+        "replication-leaves",
+        f"parameter_replication has {plural(flags, 'flag')} for {plural(leaves, 'array')}",
+    )
 
 
 _CHECKS: Final[dict[type[Operation], Callable[[HloInstruction], Problem]]] = {

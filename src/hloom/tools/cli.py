@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from hloom.errors import plural
 from hloom.tools.commands.bisect import bisect
 from hloom.tools.commands.check import check
 from hloom.tools.commands.draw import draw
@@ -195,7 +196,7 @@ def verify(files: tuple[str, ...]) -> None:
                 module.verify()
                 count = sum(len(computation) for computation in module.computations)
                 name, callees = visible_line(module.name), len(module.computations)
-                words = f"{name}, {count} instructions in {callees} computations"
+                words = f"{name}, {plural(count, 'instruction')} in {plural(callees, 'computation')}"
                 if len(paths) <= _MOST_LINES:
                     progress.done()
                     echo(click.style("ok  ", fg="green") + f"{path}: {words}")
@@ -375,7 +376,8 @@ def aot(
     declarations = Path(header) if header is not None else code.with_suffix(".h")
     compiled.save(code, declarations)
     echo(
-        f"{code}: {len(compiled.code)} bytes for {target.triple}, {compiled.temp_bytes} bytes of temporaries"
+        f"{code}: {plural(len(compiled.code), 'byte')} for {target.triple}, "
+        f"{plural(compiled.temp_bytes, 'byte')} of temporaries"
     )
     echo(f"{declarations}: void {compiled.name}_run(...)")
 

@@ -15,7 +15,7 @@ from typing import Final
 from hloom.cpu.runtime.numpy_interface import HANDLER, SET_HANDLER, numpy_function
 from hloom.cpu.runtime.structs import RECYCLED
 from hloom.cpu.runtime.support import support
-from hloom.errors import EvaluationError
+from hloom.errors import EvaluationError, plural
 from hloom.lifetime import keep_for_ever
 
 _TAKE: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
@@ -93,7 +93,7 @@ def lent_memory(size: int) -> Generator[int]:
     memory = recycled_memory()
     address = memory.take(size)
     if not address:
-        raise EvaluationError(f"no memory for {size} bytes of temporaries", rule="evaluate.memory")
+        raise EvaluationError(f"no memory for {plural(size, 'byte')} of temporaries", rule="evaluate.memory")
     try:
         yield address
     finally:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.codegen.structs import Record
+from hloom.errors import plural
 from hloom.jax.devices.client import ClientMemory
 from hloom.jax.devices.memory_layouts import canonical, handle_of, order_at
 from hloom.jax.devices.transfers import allocate, buffer_at, logical, order_of, place_of, size_of
@@ -65,7 +66,7 @@ class TransferManager(Handle):
             if number not in self._pending:
                 raise PjrtError(INVALID_ARGUMENT, f"buffer {number} is complete")
             if not 0 <= offset <= offset + size <= buffer["bytes"]:
-                message = f"{size} bytes from {offset} of a buffer of {buffer['bytes']}"
+                message = f"{plural(size, 'byte')} from {offset} of a buffer of {buffer['bytes']}"
                 raise PjrtError(INVALID_ARGUMENT, message)
             if size:
                 ctypes.memmove(buffer["data"] + offset, source, size)
@@ -141,7 +142,9 @@ def _transfer_literal(args: ctypes.Structure) -> None:
     dimensions = tuple(read_array(args.shape_dims, args.shape_num_dims))
     size = size_of(dimensions, args.shape_element_type)
     if size != buffer["bytes"]:
-        raise PjrtError(INVALID_ARGUMENT, f"an array of {size} bytes for a buffer of {buffer['bytes']}")
+        raise PjrtError(
+            INVALID_ARGUMENT, f"an array of {plural(size, 'byte')} for a buffer of {buffer['bytes']}"
+        )
     order = canonical(order_of(args.shape_layout)) if args.shape_layout else ()
     if order == order_at(buffer["layout"]) or not size:
         manager.fill(args.buffer_index, args.data, 0, size, is_last=True)

@@ -17,6 +17,7 @@ from functools import cache
 from importlib import metadata
 from typing import Final
 
+from hloom.errors import plural
 from hloom.jax.devices.processes import Processes, connect
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import implements
@@ -126,7 +127,7 @@ class Client(Handle):
 
 def _topology(client: Client) -> Handle:
     """Return a new PJRT topology that describes the devices of a client."""
-    text = f"{version()}, {len(client.devices)} devices"
+    text = f"{version()}, {plural(len(client.devices), 'device')}"
     topology = Handle(TOPOLOGY)
     topology.set(
         client=client.handle,
@@ -273,7 +274,7 @@ def _lookup_addressable_device(args: ctypes.Structure) -> None:
 def _default_device_assignment(args: ctypes.Structure) -> None:
     count = args.num_replicas * args.num_partitions
     if count > args.default_assignment_size:
-        message = f"no room for {count} devices in an assignment of {args.default_assignment_size}"
+        message = f"no room for {plural(count, 'device')} in an assignment of {args.default_assignment_size}"
         raise PjrtError(INVALID_ARGUMENT, message)
     (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = range(count)
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.errors import INTERNAL, PjrtError
 from hloom.jax.pjrt.native import native
@@ -87,7 +87,7 @@ class KeyValueStore:
         args.key, args.key_size, args.timeout_in_ms = ctypes.addressof(keys), len(name), 1000 * _SECONDS
         self._call(function, args, user)
         if args.value_size > _MAX_VALUE_BYTES:
-            raise PjrtError(INTERNAL, f"the key {key} has a value of {args.value_size} bytes")
+            raise PjrtError(INTERNAL, f"the key {key} has a value of {plural(args.value_size, 'byte')}")
         value = ctypes.string_at(args.value, args.value_size)
         if args.value_deleter_callback:
             _DELETER(args.value_deleter_callback)(args.value)

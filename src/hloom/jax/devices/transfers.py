@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.codegen.structs import Record
+from hloom.errors import plural
 from hloom.jax.devices.client import ClientDevice, ClientMemory
 from hloom.jax.devices.memory_layouts import canonical, handle_of, order_at
 from hloom.jax.pjrt import abi
@@ -140,7 +141,7 @@ def allocate(
     """
     storage = native().call("pjrt_storage", size)
     if not storage:
-        raise PjrtError(RESOURCE_EXHAUSTED, f"not enough memory for a buffer of {size} bytes")
+        raise PjrtError(RESOURCE_EXHAUSTED, f"not enough memory for a buffer of {plural(size, 'byte')}")
     words = (ctypes.c_int64 * max(1, len(dimensions)))(*dimensions)
     where = (memory or device.memories[0]).handle
     return native().call(
@@ -220,7 +221,7 @@ def to_host(args: ctypes.Structure) -> None:
         raise PjrtError(INVALID_ARGUMENT, f"{order} is no order of {array.ndim} dimensions")
     elements = np.ascontiguousarray(array.transpose(order[::-1]))
     if elements.nbytes > args.dst_size:
-        raise PjrtError(INVALID_ARGUMENT, f"no room for {elements.nbytes} bytes in {args.dst_size}")
+        raise PjrtError(INVALID_ARGUMENT, f"no room for {plural(elements.nbytes, 'byte')} in {args.dst_size}")
     ctypes.memmove(args.dst, elements.ctypes.data, elements.nbytes)
     args.event = native().call("pjrt_ready_event")
 

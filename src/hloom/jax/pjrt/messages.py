@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hloom.errors import plural
+
 _VARINT, _BYTES = 0, 2
 """Wire types."""
 
@@ -50,7 +52,10 @@ def assigned_devices(assignment: bytes, replicas: int, partitions: int) -> list[
         if field == 3 and isinstance(column, bytes)
     ]
     if len(columns) != partitions or any(len(column) != replicas for column in columns):
-        raise ValueError(f"the device assignment is not one of {replicas} replicas, {partitions} partitions")
+        raise ValueError(
+            f"the device assignment is not one of {plural(replicas, 'replica')}, "
+            f"{plural(partitions, 'partition')}"
+        )
     return [columns[partition][replica] for replica in range(replicas) for partition in range(partitions)]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from hloom.errors import plural
 from hloom.jax.calls.callbacks import bind, take_error
 from hloom.jax.devices.client import ClientDevice
 from hloom.jax.devices.memory_layouts import order_at
@@ -48,7 +49,7 @@ def _run_error(handle: int, status: int) -> int:
         is_arena = status == NO_ARENA
         size = executable.compiled.temp_bytes if is_arena else sum(leaf.bytes for leaf in executable.outputs)
         purpose = "temporaries" if is_arena else "results"
-        message = f"not enough memory for {size:,} bytes of {purpose} of {executable.interface.name}"
+        message = f"not enough memory for {plural(size, 'byte')} of {purpose} of {executable.interface.name}"
         return native().error(RESOURCE_EXHAUSTED, message)
     gang = executable.gang
     assert gang is not None
@@ -73,7 +74,9 @@ def execute(args: ctypes.Structure) -> None:
     if args.execute_device:
         devices = [object_at(args.execute_device, ClientDevice)]
     if len(devices) != args.num_devices:
-        message = f"{executable.interface.name} runs on {len(devices)} devices, got {args.num_devices}"
+        message = (
+            f"{executable.interface.name} runs on {plural(len(devices), 'device')}, got {args.num_devices}"
+        )
         raise PjrtError(INVALID_ARGUMENT, message)
     donated = _donated(executable, args.options)
     try:
@@ -102,7 +105,9 @@ def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
     """Compare a device's arguments with the parameters, and wait until they are ready. Raises PjrtError."""
     name = executable.interface.name
     if len(row) != len(executable.inputs):
-        raise PjrtError(INVALID_ARGUMENT, f"{name} takes {len(executable.inputs)} arguments, got {len(row)}")
+        raise PjrtError(
+            INVALID_ARGUMENT, f"{name} takes {plural(len(executable.inputs), 'argument')}, got {len(row)}"
+        )
     for number, (handle, expected) in enumerate(zip(row, executable.inputs, strict=True)):
         buffer = buffer_at(handle)
         if buffer["deleted"]:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.ir.module import HloModule
 from hloom.sharding.reading.shardy import parse_meshes
 from hloom.sharding.tiling.coordinates import Coordinate
@@ -101,7 +101,7 @@ def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
                 names.append(name if is_axis else f"{name}:({end // last}){last // first}")
                 covered *= last // first
     if not names or coordinate.listed or covered != coordinate.count:
-        return f"{coordinate.count} tiles"
+        return f"{plural(coordinate.count, 'tile')}"
     return "+".join(names)
 
 

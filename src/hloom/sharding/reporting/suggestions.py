@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from hloom.analysis.origin import op_name, source_line
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.ir.cloning import clone_module
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -291,7 +291,7 @@ def _suggestion(
     if len(shown) > _SHOWN:
         words += f" and {len(shown) - _SHOWN} more"
     if len(similar) < len(names):
-        words += f", with {len(names) - len(similar)} other annotations of that shape and tiling"
+        words += f", with {plural(len(names) - len(similar), 'other annotation')} of that shape and tiling"
     before, after = tiling_text(group.tiling, axes), tiling_text(tiling, axes)
     return Suggestion(
         "sharding",

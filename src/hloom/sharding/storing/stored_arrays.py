@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.settings import Settings
 from hloom.shape.shape import Shape
 from hloom.sharding.storing.tiles import flat
@@ -115,7 +115,7 @@ class StoredArray:
             return np.broadcast_to(np.asarray(self._fill).astype(self._in_file), self.chunks)
         size = file.stat().st_size
         if size != count * self._in_file.itemsize:
-            message = f"{file} has {size} bytes, a tile has {count * self._in_file.itemsize}"
+            message = f"{file} has {plural(size, 'byte')}, a tile has {count * self._in_file.itemsize}"
             raise HloError(message, rule="stored.tile")
         return np.memmap(file, np.uint8, "r").view(np.ndarray).view(self._in_file).reshape(self.chunks)
 

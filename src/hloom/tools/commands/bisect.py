@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloom.errors import plural
 from hloom.tools.console.completion import BACKEND
 from hloom.tools.console.options import AS_JSON, INPUTS, SEED, TOLERANCE
 from hloom.tools.console.terminal import echo, exit_2_if_undecided, progress, styled
@@ -136,7 +137,7 @@ def _prove(file: str, options: dict[str, Any]) -> int:
         content = None if wrong is None else {"pass": wrong.pass_name, **wrong.verdict.to_json()}
         echo(json.dumps({module.name: content}, indent=1))
     elif wrong is None:
-        echo(f"{styled('agrees ', 'added')} {module.name}: {len(steps)} passes are proved")
+        echo(f"{styled('agrees ', 'added')} {module.name}: {plural(len(steps), 'pass', 'passes')} proved")
     else:
         lines = [f"{styled(wrong.pass_name, 'title')} of {module.name}:", *verdict_lines(wrong.verdict)]
         echo("\n".join([*lines, "", diff_text(wrong.before, wrong.after, styled).rstrip()]))

@@ -9,6 +9,7 @@ from typing import Final
 from hloom.buffers.buffers import ALIGNMENT, leaf_bytes, leaves
 from hloom.codegen.target import Target
 from hloom.cpu.jit.llvm import names
+from hloom.errors import plural
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
@@ -96,7 +97,9 @@ def _described(which: str, arrays: Sequence[tuple[str, Shape]]) -> Iterator[str]
     for number, (path, shape) in enumerate(arrays):
         form = shape.to_string(layout=False)
         what = (
-            f"{form} of {c_type(shape.element_type)}; {leaf_bytes(shape)} bytes" if shape.is_array else form
+            f"{form} of {c_type(shape.element_type)}; {plural(leaf_bytes(shape), 'byte')}"
+            if shape.is_array
+            else form
         )
         label = f"{_in_comment(path)}: " if path else ""
         yield f" *   {which}[{number}]  {label}{what}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hloom.errors import plural
 from hloom.tools.console.program_argument import load_program, program_argument
 from hloom.tools.console.terminal import echo
 
@@ -35,4 +36,4 @@ def draw(file: str, out: str, full: bool, around: str, depth: int) -> None:
     from hloom.tools.pictures.graph_picture import save_picture
 
     nodes, boxes = save_picture(load_program(file), Path(out), full=full, around=around, depth=depth)
-    echo(f"{out}: {nodes} instructions in {boxes} computations")
+    echo(f"{out}: {plural(nodes, 'instruction')} in {plural(boxes, 'computation')}")

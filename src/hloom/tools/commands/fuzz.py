@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hloom.errors import plural
 from hloom.tools.console.terminal import echo, progress, styled, table
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def report(session: Session) -> str:
 
     state = session.state
     minutes = f"{state.seconds / 60:.1f} minutes of processor time"
-    lines = [f"{session.programs} programs in {minutes}, seed {state.seed}"]
+    lines = [f"{plural(session.programs, 'program')} in {minutes}, seed {state.seed}"]
     lines += [f"  {state.coverage.summary()}"]
     if state.set_aside:
         lines += ["", styled("choices, set aside", "title")]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.tools.commands.check import comparison_line
 from hloom.tools.console.program_argument import FILE_OR_FOLDER
 from hloom.tools.console.terminal import FILE, echo, progress, styled
@@ -151,7 +151,10 @@ def judge_folder(folder: str, matching: str, samples: int, as_json: bool) -> int
         passes = [{"program": s.program, "stage": s.stage.title, **s.verdict.to_json()} for s in steps]
         echo(json.dumps({"counts": counts, "passes": passes}, indent=1))
     else:
-        echo(f"{len(steps)} passes: " + ", ".join(f"{number} {word}" for word, number in counts.items()))
+        echo(
+            f"{plural(len(steps), 'pass', 'passes')}: "
+            + ", ".join(f"{number} {word}" for word, number in counts.items())
+        )
     return status_of([step.verdict for step in steps])
 
 

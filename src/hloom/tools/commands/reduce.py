@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloom.errors import plural
 from hloom.tools.console.completion import COMPARED_BACKEND
 from hloom.tools.console.options import AS_JSON, INPUTS, SEED, TOLERANCE, XLA_VERSION
 from hloom.tools.console.program_argument import program_argument
@@ -110,7 +111,9 @@ def _print(reduction: Reduction, options: dict[str, Any]) -> None:
     if options["as_json"]:
         echo(json.dumps({**counts, "program": text, "arguments": values}))
         return
-    echo(f"// {reduction.before} -> {reduction.after} instructions, {reduction.tests} programs tried")
+    echo(
+        f"// {reduction.before} -> {reduction.after} instructions, {plural(reduction.tests, 'program')} tried"
+    )
     for name, value in values.items():
         echo(styled(f"// %{name} = {value}", "dim"))
     if options["output"]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hloom.debug.inputs import random_arguments
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.files import Snapshot, load_snapshot
 from hloom.runtime import mpi
 from hloom.runtime.executable import compile as compile_module
@@ -20,7 +20,7 @@ from hloom.sharding.reading.meshes import device_count, parse_mesh, resized
 from hloom.tools.commands.whole_program import WholeProgram, has_regions
 from hloom.tools.console.arguments import leaves_of, read_arguments, save_results, shaped, value_lines
 from hloom.tools.console.terminal import echo, styled
-from hloom.tools.reports.amounts import plural, quantity
+from hloom.tools.reports.amounts import quantity
 
 
 def run(

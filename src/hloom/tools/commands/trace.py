@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloom.errors import plural
 from hloom.tools.console.options import INPUTS, SEED
 from hloom.tools.console.program_argument import program_argument
 from hloom.tools.console.terminal import FILE, echo, progress, styled, table
@@ -83,7 +84,7 @@ def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> T
         nonlocal count
         count += 1
         if count % 100 == 0:
-            progress(f"{count} values, {event.loop}%{event.instruction.name}")
+            progress(f"{plural(count, 'value')}, {event.loop}%{event.instruction.name}")
         if folder is not None:
             where = re.sub(r"[^\w.\-]+", "_", f"{event.loop}{event.instruction.name}")
             for leaf, array in leaves_of(event.value, f"{count:06d}.{where}"):
@@ -92,7 +93,7 @@ def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> T
     events = traced(module, arguments, keep_values=False, observe=observe)
     progress.done()
     if folder is not None:
-        echo(styled(f"wrote {count} values to {folder}", "dim"))
+        echo(styled(f"wrote {plural(count, 'value')} to {folder}", "dim"))
     return events
 
 
@@ -169,5 +170,7 @@ def _differences(module: HloModule, other: HloModule, arguments: list[Any]) -> N
         lines.extend(comparison_line(c) for c in comparisons if not c.agrees)
 
     traced(other, arguments, keep_values=False, observe=observe)
-    echo("\n".join([*lines, f"{len(lines)} values differ; {both} values have names of both programs"]))
+    echo(
+        "\n".join([*lines, f"{plural(len(lines), 'different value')} of {both} with names of both programs"])
+    )
     sys.exit(bool(lines))

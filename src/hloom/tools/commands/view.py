@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
+from hloom.errors import plural
 from hloom.tools.console.program_argument import FILE_OR_FOLDER
 from hloom.tools.console.terminal import FILE, described, echo, progress
 
@@ -145,7 +146,9 @@ def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, o
 
     count = len(stages[0].data["names"])
     if count > _MOST_COMPILED and not must:
-        echo(f"not compiled: {count} instructions; --compile adds passes, memory and code", err=True)
+        echo(
+            f"not compiled: {plural(count, 'instruction')}; --compile adds passes, memory and code", err=True
+        )
         return {}
     try:
         passes, parts = compiled_parts(module, progress)
@@ -207,7 +210,9 @@ def _timed(
     config = module.config if parts is None else parts.module.config
     devices = range(config.replica_count * config.num_partitions)
     if len(devices) > _MOST_DEVICES:
-        raise click.UsageError(f"{len(devices)} devices: programs run on at most {_MOST_DEVICES} here")
+        raise click.UsageError(
+            f"{plural(len(devices), 'device')}: programs run on at most {_MOST_DEVICES} here"
+        )
     arguments = shaped(read_arguments(inputs), module) if inputs else None
     if parts is not None:
         global_arguments = arguments or random_arguments(module, seed or 0)

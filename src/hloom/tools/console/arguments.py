@@ -12,7 +12,7 @@ import numpy as np
 
 from hloom.debug.inputs import random_arguments
 from hloom.debug.statistics import summary
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.files import Snapshot
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
@@ -54,7 +54,7 @@ def shaped(arrays: Sequence[Any], module: HloModule) -> list[Any]:
     count = sum(len(_arrays(shape)) for shape in parameters)
     if count != len(arrays):
         names = ", ".join(f"{p.name}: {p.shape.to_string(layout=False)}" for p in module.entry.parameters)
-        message = f"the program takes {count} arrays ({names}), got {len(arrays)}"
+        message = f"the program takes {plural(count, 'array')} ({names}), got {len(arrays)}"
         raise HloError(message, rule="run.argument-count")
     unused = list(arrays)
     return [_next_value(shape, unused) for shape in parameters]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from hloom.errors import plural
 from hloom.tools.console.terminal import FILE, echo
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def program_file(path: str, matching: str) -> str:
     file = str(largest.stages[0].path)
     root.obj = file
     if len(programs) > 1:
-        others = f"the largest of {len(programs)} programs; --program REGEX chooses another"
+        others = f"the largest of {plural(len(programs), 'program')}; --program REGEX chooses another"
         echo(f"{file}: {others}", err=True)
     return file
 
@@ -70,5 +71,5 @@ def load_program(file: str) -> HloModule:
 
     modules = load_all(file)
     if len(modules) > 1:
-        echo(f"{file} contains {len(modules)} programs; only the first is used", err=True)
+        echo(f"{file} contains {plural(len(modules), 'program')}; only the first is used", err=True)
     return modules[0]

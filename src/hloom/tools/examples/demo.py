@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 import hloom
+from hloom.errors import plural
 from hloom.runtime.executable import Executable
 from hloom.tools.examples.workload import draw_inputs, examples
 
@@ -48,7 +49,8 @@ def main() -> None:
     compiled, seconds = _compiled(module)
     memory = compiled.memory
     size = (
-        f"{len(compiled.to_hlo().splitlines()):,} lines of HLO, {memory.temp / 2**20:.1f} MiB of temporaries"
+        f"{plural(len(compiled.to_hlo().splitlines()), 'line')} of HLO, "
+        f"{memory.temp / 2**20:.1f} MiB of temporaries"
     )
     print(f"\nCompiled to native code for this machine in {seconds:.2f} s ({size}):")
     native = _train(compiled, arguments, COMPILED_STEPS, SHOWN)
@@ -64,7 +66,7 @@ def _introduce(module: hloom.HloModule, size: int, parsed: float, checked: float
     counts = collections.Counter(i.opcode for i in instructions)
     weights = sum(p.shape.element_count for p in module.entry.parameters[:24])
     print(f"{NAME}: a training step of a GPT with {weights:,} weights, as JAX lowered it to HLO")
-    read = f"{len(instructions):,} instructions, {size / 1024:.0f} KiB of text"
+    read = f"{plural(len(instructions), 'instruction')}, {size / 1024:.0f} KiB of text"
     print(f"  read     {read}   {parsed * 1e3:6.0f} ms")
     print(f"  checked  every shape rule of every instruction        {checked * 1e3:6.0f} ms")
     print("  holds    " + ", ".join(f"{n} {opcode}" for opcode, n in counts.most_common(8)) + " …\n")

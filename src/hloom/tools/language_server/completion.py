@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from hloom.errors import plural
 from hloom.ir.codec import REQUIRED, DeclaredAttribute, EnumCodec
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY
@@ -90,7 +91,9 @@ def _computations(view: DocumentView, offset: int, percent: bool) -> Iterator[Pr
     old = view.changes.backward(offset)
     for name, scope in reversed(view.analysis.computations.items()):
         if scope.body.end <= old:
-            yield Proposal("%" * percent + name, f"{len(scope.instructions)} instructions", "computation")
+            yield Proposal(
+                "%" * percent + name, plural(len(scope.instructions), "instruction"), "computation"
+            )
 
 
 def _attributes(opcode: str, before: list[Token]) -> Iterator[Proposal]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from functools import cache
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.ir.codec import REQUIRED
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY
@@ -65,7 +65,7 @@ def _computation_text(scope: ComputationScope) -> str:
     except HloError:
         shape = "a signature that cannot be read"
     kind = "ENTRY " if scope.is_entry else ""
-    return f"```hlo\n{kind}%{scope.name} {shape}\n```\n{len(scope.instructions)} instructions"
+    return f"```hlo\n{kind}%{scope.name} {shape}\n```\n{plural(len(scope.instructions), 'instruction')}"
 
 
 def _instruction_text(view: DocumentView, instruction: HloInstruction) -> str:
@@ -75,7 +75,7 @@ def _instruction_text(view: DocumentView, instruction: HloInstruction) -> str:
     name = view.analysis.name_of(instruction)
     line = f"%{name} = {instruction.shape} {instruction.opcode}({operands})"
     parts = [f"```hlo\n{textwrap.shorten(line, _LONGEST)}\n```"]
-    facts = [f"{len(instruction.users)} users"]
+    facts = [plural(len(instruction.users), "user")]
     if instruction.is_root:
         facts.append("root")
     metadata = instruction.metadata

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from hloom.errors import plural
 from hloom.shape.shape import Shape
 from hloom.tools.language_server.source import Span
 from hloom.tools.language_server.view import DocumentView
@@ -51,6 +52,6 @@ def outline(view: DocumentView) -> list[OutlineEntry]:
             children.append(OutlineEntry(name, detail, instruction.opcode, span, span))
         scope_span = view.span_of(scope)
         name_span = Span(scope_span.start, scope_span.start + len(scope.name) + 1)
-        detail = f"{'ENTRY, ' if scope.is_entry else ''}{len(scope.instructions)} instructions"
+        detail = f"{'ENTRY, ' if scope.is_entry else ''}{plural(len(scope.instructions), 'instruction')}"
         entries.append(OutlineEntry(scope.name, detail, "computation", scope_span, name_span, children))
     return entries

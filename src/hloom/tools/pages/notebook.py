@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import F32, U4
 from hloom.shape.layout import Layout, Tile
 from hloom.shape.shape import Shape
 from hloom.tools.pictures.markup import markup
-from hloom.tools.reports.amounts import plural, quantity
+from hloom.tools.reports.amounts import quantity
 from hloom.tools.reports.statistics import cost_words
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def module_html(module: HloModule) -> str:
             f'<div style="max-height: 640px; overflow: auto">{scene_picture(scene_of(module)).to_svg()}</div>'
         )
     return (
-        f"<b>{markup(module.name)}</b>: {count} instructions in {len(module.computations)} computations"
+        f"<b>{markup(module.name)}</b>: {plural(count, 'instruction')} in "
+        f"{plural(len(module.computations), 'computation')}"
         f"{_pre(_beginning(module.to_text()))}"
     )
 
@@ -107,7 +108,7 @@ def profile_html(profile: Profile) -> str:
         rates = [f"{n * line.runs / line.seconds / 1e9:.3g}" if line.seconds else "" for n in amounts]
         time = _bar(line.seconds, profile.seconds)
         rows.append((f"{1e6 * line.seconds:.1f}", time, str(line.runs), *rates, _code(line.text)))
-    devices = f" on {len(profile.devices)} devices, the slowest; means of devices below" * bool(
+    devices = f" on {plural(len(profile.devices), 'device')}, the slowest; means of devices below" * bool(
         profile.devices
     )
     head = f"<b>{1e6 * profile.seconds:.1f} µs</b>{devices}"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.ir.codec import REQUIRED, DeclaredAttribute
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.tools.pages.op_example import evaluated, example_of
@@ -47,7 +47,7 @@ def op_list(style: Style = plain) -> str:
     for family, opcodes in families():
         lines = textwrap.wrap("  ".join(opcodes), WIDTH - 4, break_on_hyphens=False)
         parts.append(style(family, "title") + "\n" + "\n".join("  " + line for line in lines))
-    return "\n\n".join(parts) + f"\n\n{len(REGISTRY)} operations; `hloom op NAME` shows one.\n"
+    return "\n\n".join(parts) + f"\n\n{plural(len(REGISTRY), 'operation')}; `hloom op NAME` shows one.\n"
 
 
 def families() -> list[tuple[str, list[str]]]:

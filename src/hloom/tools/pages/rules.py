@@ -215,6 +215,10 @@ class _Scope:
         return _placeholder(node)
 
     def _variable(self, value: ast.expr) -> str:
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "plural":
+            count, *nouns = value.args
+            noun = self.words(nouns[-1])
+            return f"{self._variable(count)} {noun if nouns[1:] else noun + 's'}"
         texts = self.texts(value)
         return next(iter(texts)) if len(texts) == 1 else _placeholder(value)
 

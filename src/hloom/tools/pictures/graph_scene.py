@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -199,7 +199,8 @@ def _neighbours(i: HloInstruction) -> list[HloInstruction]:
 def _check_size(what: str, count: int, most: int) -> None:
     if count > most:
         message = (
-            f"{what} has {count} instructions; more than {most} cannot be read in a picture: show it with "
+            f"{what} has {plural(count, 'instruction')}; more than {most} "
+            "cannot be read in a picture: show it with "
             f"hloom view, or draw a part with --around NAME --depth N"
         )
         raise HloError(message, rule="draw.size")

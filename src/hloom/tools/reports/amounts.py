@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural unless the count is 1."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def quantity(number: float, unit: str = "") -> str:
     """Return a number with a decimal prefix, such as ``12.3 MB``."""
     for factor, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):

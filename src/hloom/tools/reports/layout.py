@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.shape.element_type import ElementKind, ElementType
 from hloom.shape.index import physical_byte_size, physical_element_count, physical_form, waste
 from hloom.shape.layout import Layout, PaddingValue, Tile, padding_text
@@ -21,7 +21,6 @@ from hloom.tools.pictures.layout_grid import (
     slice_words,
     slices,
 )
-from hloom.tools.reports.amounts import plural
 
 MEMORY_SPACES = {
     0: "the device's main memory (HBM)",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from hloom.errors import plural
 from hloom.tools.console.terminal import styled, table
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _MOST: Final = 12
 def report_text(report: Report, everything: bool = False) -> str:
     """Return a report as text; long lists are truncated unless ``everything`` is set."""
     mesh = ", ".join(f"{axis}={size}" for axis, size in report.mesh.items())
-    lines = [styled(f"{report.devices} devices" + (f" ({mesh})" if mesh else ""), "title")]
+    lines = [styled(plural(report.devices, "device") + (f" ({mesh})" if mesh else ""), "title")]
     groups = _groups(report.collectives)
     most = len(groups) if everything else _MOST
     if groups:
@@ -28,7 +29,7 @@ def report_text(report: Report, everything: bool = False) -> str:
     total = f"{byte_text(report.bytes_per_step)} sent by each device in a step"
     lines.append(f"{total}, about {report.seconds * 1e6:.1f} us (estimate)")
     if report.unknown_loops:
-        lines.append(f"{report.unknown_loops} loops of unknown length count as one iteration")
+        lines.append(f"{plural(report.unknown_loops, 'loop')} of unknown length counted as one iteration")
     if groups:
         lines += ["", styled("why", "title")]
         lines += [line for n, rows in enumerate(groups[:most], 1) for line in _why(n, rows[0])]

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from hloom.analysis.cost import Breakdown, Cost, module_cost
 from hloom.analysis.origin import scope_parts
+from hloom.errors import plural
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.operations.structure import Constant, Parameter
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from hloom.shape.shape import Shape
-from hloom.tools.reports.amounts import plural, quantity
+from hloom.tools.reports.amounts import quantity
 from hloom.tools.reports.padding import PaddedArray, padded_arrays
 from hloom.visible import visible_line
 
@@ -130,7 +131,7 @@ def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3, order: 
     weight = ORDERS[order]
     lines = [
         style(visible_line(found.name), "title"),
-        f"  {found.instructions} instructions in {found.computations} computations",
+        f"  {plural(found.instructions, 'instruction')} in {plural(found.computations, 'computation')}",
         "  " + _cost_words(found),
         f"  parameters {quantity(sum(size for _, _, size in found.parameters), 'B')}, "
         f"result {quantity(found.result_bytes, 'B')}, constants {quantity(found.constant_bytes, 'B')}",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hloom.dumps import DumpedProgram
-from hloom.errors import HloError
+from hloom.errors import HloError, plural
 from hloom.files import load
 from hloom.tools.viewer.program import Stage, stage_of
 
@@ -27,7 +27,7 @@ def folder_stages(
     """
     stages: list[Stage] = []
     for program in sorted(programs, key=lambda each: -each.byte_size):
-        progress(f"{program.name}, {len(program.stages)} stages")
+        progress(f"{program.name}, {plural(len(program.stages), 'stage')}")
         total = sum(len(stage.data["names"]) for stage in stages)
         stages += dumped_stages(program, unread, ends_only=total > _MOST_INSTRUCTIONS)
     if not stages:

@@ -22,6 +22,7 @@ from hloom.cpu.kernels.sorting.radix_sort import SortRecord, radix_sort
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import SortKey, integer_type, restored, sort_keys, value_of
 from hloom.cpu.program import ProgramEmitter
+from hloom.errors import plural
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Broadcast
@@ -55,7 +56,7 @@ class KeySort:
 
     def __str__(self) -> str:
         how = "by a network" if self.by_network else "by digits"
-        what = "keys alone" if self.alone else f"keys in {len(self.groups)} integers, records"
+        what = "keys alone" if self.alone else f"keys in {plural(len(self.groups), 'integer')}, records"
         return f"{what} of {self.record.bytes} B {how}"
 
 
