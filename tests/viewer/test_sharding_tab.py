@@ -89,4 +89,4 @@ def test_programs_for_many_devices_are_shown_but_not_run(tmp_path: Path) -> None
     done = CliRunner().invoke(main, options)
     assert done.exit_code == 0 and "memory, code, sharding" in done.output
     run = CliRunner().invoke(main, [*options, "--random", "1"])
-    assert run.exit_code == 2 and "2048 devices" in run.output
+    assert run.exit_code == 2 and "2,048 devices" in run.output
