@@ -33,6 +33,20 @@ ENTRY main {
 """
 """A product whose epilogue updates parameters and their moments."""
 
+ROWS = """
+HloModule rows
+
+ENTRY main {
+  x = f32[5,300,1001] parameter(0)
+  u = f32[1,300,1001] parameter(1)
+  two = s32[] constant(2)
+  zero = s32[] constant(0)
+  row = f32[1,300,1001] sine(u)
+  ROOT r = f32[5,300,1001] dynamic-update-slice(x, row, two, zero, zero)
+}
+"""
+"""A row that is computed where it is stored, in a copy of an argument; threads share both."""
+
 
 def digests(threads: int, runs: int, directory: Path) -> dict[str, list[str]]:
     """Return the digests of the results of a directory's programs, for each run."""
@@ -56,11 +70,18 @@ def test_every_number_of_threads_gives_the_same_bits(threads: int, one_thread: d
     assert [name for name in found if set(found[name]) != {one_thread[name][0]}] == []
 
 
-def test_updates_in_products_have_the_same_bits_on_every_number_of_threads(tmp_path: Path) -> None:
-    (tmp_path / "updates.hlo").write_text(UPDATES)
+PROGRAMS = {
+    "updates": (UPDATES, [[128, 1024], [128, 1040], [1024, 1040], [1024, 1040]]),
+    "rows": (ROWS, [[5, 300, 1001], [1, 300, 1001]]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_updates_have_the_same_bits_on_every_number_of_threads(name: str, tmp_path: Path) -> None:
+    text, shapes = PROGRAMS[name]
+    (tmp_path / f"{name}.hlo").write_text(text)
     normal = {"dtype": "float32", "kind": "normal", "lo": None, "hi": None, "scale": 1.0, "mean": 0.0}
-    shapes = ([128, 1024], [128, 1040], [1024, 1040], [1024, 1040])
-    (tmp_path / "inputs.json").write_text(json.dumps({"updates": [{**normal, "shape": s} for s in shapes]}))
+    (tmp_path / "inputs.json").write_text(json.dumps({name: [{**normal, "shape": s} for s in shapes]}))
     one = digests(1, 3, tmp_path)
-    assert len(set(one["updates"])) == 1
+    assert len(set(one[name])) == 1
     assert all(digests(threads, 3, tmp_path) == one for threads in (2, 3, 8))

@@ -18,6 +18,7 @@ from hloom.analysis.cost import instruction_cost
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Operand, Value
+from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.module import STREAMED_LINE
 from hloom.codegen.llvm.structured import choose
 from hloom.codegen.target import Target, registers
@@ -73,6 +74,9 @@ _COMPUTED_BYTES: Final = 4
 
 LATENCY: Final = {ElementCost.MODERATE: 1, ElementCost.TRANSCENDENTAL: 12}
 """Dependent instructions of an elementwise operation, by class; 1 for the others."""
+
+COPIED_BLOCK: Final = 1 << 16
+"""Bytes of a step of a copy that threads share."""
 
 GATHERED: Final = 4
 """Operations that take as long as a load of one element from an address of its own; processors load the lanes
@@ -260,7 +264,7 @@ def emit_loop_kernel(
     function.finish()
     form += "" if whole else f", {plural(len(pieces), 'piece')}"
     kernel = nest_kernel(name, space.variables, lanes, work_of(members, count), form)
-    return replace(kernel, moved_bytes=_moved_bytes([i.shape for i in inputs], shapes))
+    return replace(kernel, moved_bytes=moved_bytes([i.shape for i in inputs], shapes))
 
 
 def _kernel_lanes(module: Module, parts: KernelParts, space: Space, count: int) -> int:
@@ -299,10 +303,10 @@ def moves_much(inputs: Sequence[Shape], results: Sequence[Shape], *, is_last: bo
 
     ``is_last``: nothing reads the results soon.
     """
-    return _moved_bytes(inputs, results) >= (STREAMED_LAST if is_last else STREAMED)
+    return moved_bytes(inputs, results) >= (STREAMED_LAST if is_last else STREAMED)
 
 
-def _moved_bytes(inputs: Sequence[Shape], results: Sequence[Shape]) -> int:
+def moved_bytes(inputs: Sequence[Shape], results: Sequence[Shape]) -> int:
     """Return the bytes that a loop over the elements of results reads and writes."""
     count = results[0].element_count
     return sum(min(s.element_count, count) * storage_bytes(s.element_type) for s in (*inputs, *results))
@@ -424,6 +428,17 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int, most: int = 4) 
     while count > 1 and rounds % count:
         count //= 2
     return count
+
+
+def copy_kernel(module: Module, name: str, size: int) -> LoopKernel:
+    """Emit the kernel (source, target, begin, end) that copies ``size`` bytes, a block in each step."""
+    f = module.function(name, [PTR, PTR, I64, I64])
+    source, target, begin, end = f.parameters
+    first = begin * COPIED_BLOCK
+    last = f.intrinsic("smin", end * COPIED_BLOCK, f.constant(I64, size))
+    copy_bytes(f.offset(target, first), f.offset(source, first), last - first)
+    f.finish()
+    return LoopKernel(name, -(-size // COPIED_BLOCK), 1, size // 4, moved_bytes=2 * size)
 
 
 def root_values(

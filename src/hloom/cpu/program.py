@@ -40,7 +40,7 @@ from hloom.codegen.llvm import (
 from hloom.codegen.llvm.attributes import SIMPLIFIED
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.memory_instructions import StackMemory
-from hloom.codegen.loops import LoopKernel, root_values, work_of
+from hloom.codegen.loops import LoopKernel, copy_kernel, root_values, work_of
 from hloom.codegen.target import Target, host
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.jit.llvm import STRAIGHT
@@ -349,9 +349,12 @@ class ProgramEmitter:
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
-        """Emit a memcpy, skipped if source and target are one: a donated argument and its result."""
+        """Emit a copy, skipped if source and target are one: a donated argument and its result."""
         with self.function.when(source.compare("ne", target)) if self.hlo.config.aliases else nullcontext():
-            copy_bytes(target, source, size)
+            if 2 * size < SHARED_BYTES:
+                copy_bytes(target, source, size)
+            else:
+                self.share(self._merged(lambda name: copy_kernel(self.module, name, size)), [source, target])
 
     def join(self, join: Join) -> None:
         """Emit the end of a branch or of a loop's body: permutations of buffer addresses, and copies."""

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import Module
-from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, vector_lanes
+from hloom.codegen.loops import (
+    LoopKernel,
+    begin_kernel,
+    lanes_text,
+    loop_nest,
+    moved_bytes,
+    nest_kernel,
+    vector_lanes,
+    work_of,
+)
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
@@ -50,7 +60,7 @@ def _update_kernel(module: Module, name: str, parts: KernelParts, update: HloIns
     """Emit the kernel (inputs..., result, begin, end) that stores every element of the update."""
     operand, new, *starts = update.operands
     sizes, inputs = new.shape.dimensions, parts.inputs
-    function, arrays, _, _ = begin_kernel(module, name, [i.shape for i in (*inputs, update)])
+    function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, update)])
     space = split_space(sizes, [])
     loops = [v for v in space.variables if v.trips > 1]
     contiguous = bool(loops) and space.indices[-1].terms == ((loops[-1], 1),)
@@ -65,9 +75,13 @@ def _update_kernel(module: Module, name: str, parts: KernelParts, update: HloIns
         value = elements.element(new, space.indices)
         elements.store(arrays[-1], _moved(space.indices, offsets), value)
 
-    loop_nest(elements, loops, body)
+    loop_nest(elements, loops, body, begin, end)
     function.finish()
-    return LoopKernel(name, 1, 1, new.shape.element_count)
+    read = [i.shape for i in inputs if i is not operand]
+    kernel = nest_kernel(
+        name, loops, lanes, work_of(parts.members, new.shape.element_count), lanes_text(lanes)
+    )
+    return replace(kernel, moved_bytes=moved_bytes(read, [new.shape]))
 
 
 def _moved(indices: Indices, offsets: Sequence[Index]) -> Indices:
