@@ -20,7 +20,7 @@ from tests.import_graph import Import, When, imports
 
 SOURCE = import_graph.SOURCE / "hloom"
 
-FOUNDATION = {"errors", "hooks", "lifetime", "phases", "settings", "shape"}
+FOUNDATION = {"errors", "hooks", "lifetime", "phases", "records", "settings", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
@@ -31,9 +31,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "hooks": set(),
     "lifetime": set(),
-    "phases": set(),
-    "settings": {"errors"},
-    "shape": {"errors"},
+    "phases": {"records"},
+    "records": set(),
+    "settings": {"errors", "records"},
+    "shape": {"errors", "records"},
     "ir": FOUNDATION,
     "error_bounds": MODEL,
     "operations": MODEL | {"error_bounds"},

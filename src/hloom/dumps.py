@@ -10,11 +10,11 @@ XLA and hloom name the files of a program alike::
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 
 _FORMS: Final = r"\.(?:txt|hlo|mlir|hlo\.pb|pb|hlo\.pbtxt|pbtxt|json)(?:\.gz)?"
 _DUMP: Final = re.compile(rf"(?:\d+\.)?(?P<program>module_\d+\..+?)\.(?P<stage>.+?){_FORMS}")

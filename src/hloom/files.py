@@ -12,7 +12,6 @@ import gzip
 import io
 import re
 import zlib
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from hloom.errors import HloError, ParseError, expect, plural
 from hloom.foreign import HINT
 from hloom.ir.module import HloModule
+from hloom.records import dataclass
 from hloom.shape.literal import Literal
 from hloom.stablehlo import holds_stablehlo
 

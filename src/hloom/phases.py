@@ -21,8 +21,9 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Final
+
+from hloom.records import dataclass
 
 STAGES: Final = ("reading", "verification", "passes", "planning", "emission", "LLVM", "loading")
 """The stages of a compilation, in order."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 
 T = TypeVar("T")
 

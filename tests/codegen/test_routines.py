@@ -75,6 +75,12 @@ def calls(f: Function) -> Value:
     return COUNTS(f)["calls"]
 
 
+@routine(I64, exported=True, n=I64, m=I64)
+def sum_of_lengths(f: Function, n: Value, m: Value) -> Value:
+    count_call(f)
+    return collatz(f, n) + collatz(f, m)
+
+
 @routine(exported=True, shape=SHAPE, times=I64)
 def increment(f: Function, shape: Fields, times: Value) -> None:
     """Add to the count under the lock, a number of times."""
@@ -191,7 +197,16 @@ def test_routines_of_another_module_are_declared() -> None:
 def test_a_module_has_what_its_routines_call_and_nothing_else() -> None:
     library = Library(host()).add([collatz])
     assert set(library.functions) == {"collatz", "count_call"}
-    assert "@counts = internal global [8 x i8] zeroinitializer, align 8" in print_module(library)
+    assert "@counts = hidden global [8 x i8] zeroinitializer, align 8" in print_module(library)
+
+
+def test_linked_modules_share_states_and_exported_routines() -> None:
+    first = Library(host()).add([collatz])
+    second = Library(host(), first).add([calls, collatz, sum_of_lengths])
+    assert set(second.functions) == {"calls", "sum_of_lengths", "count_call"}
+    loaded = LoadedObject([generate_module(first), generate_module(second)], address_of)
+    assert call(loaded, "sum_of_lengths", 6, 7) == 8 + 16
+    assert call(loaded, "calls") == 3
 
 
 def test_variables_begin_with_bytes() -> None:

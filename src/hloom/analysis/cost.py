@@ -8,7 +8,7 @@ none, and of operands that it only slices the slices count. Loops count with the
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, field
 from typing import Final
 
 from hloom.analysis.library_calls import library_flops
@@ -25,6 +25,7 @@ from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Slice
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Parameter, Tuple
+from hloom.records import dataclass
 
 _FLOPS: Final = 10
 """Flops in the time of a byte of memory traffic, or of a transcendental function."""

@@ -6,7 +6,6 @@ points. Sums along either dimension are then the same, up to the sign.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.analysis.values import combiner, is_all
@@ -17,6 +16,7 @@ from hloom.operations.movement import Broadcast
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Iota
 from hloom.operations.unary import Abs, Negate, RoundNearestAfz, RoundNearestEven
+from hloom.records import dataclass
 
 MOST_PAIRS: Final = 256
 """Maximum number of pairs of values that are compared."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import GetTupleElement
+from hloom.records import dataclass
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ updates a row of each output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.analysis.loops import TupleLoop, element_number, picks
@@ -16,6 +15,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.reshaping import Reshape
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 _DEEPEST: Final = 6

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.analysis.purity import communicates
@@ -21,6 +20,7 @@ from hloom.ir.traits import Family
 from hloom.operations.control_flow import Fusion
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.structure import Constant, Parameter
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 _COMPUTING: Final = frozenset(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloom.analysis.loops import TupleLoop, element_number
 from hloom.analysis.values import number
 from hloom.ir.annotations import Annotation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.comparison import SWAPPED, Compare
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

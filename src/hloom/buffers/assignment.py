@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from hloom.analysis.subviews import Subview, part_of
@@ -18,6 +18,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple, parameter_number
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 Values: TypeAlias = dict[ShapeIndex, Buffer]

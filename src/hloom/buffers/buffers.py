@@ -13,10 +13,11 @@ A subview is a part of another buffer, at an address known at run time. It lives
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloom.codegen.types import storage_bytes
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 ALIGNMENT: Final = 64

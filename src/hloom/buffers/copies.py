@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from hloom.analysis.updates import updated_operands
 from hloom.buffers.assignment import Assignment
 from hloom.buffers.buffers import SMALL, Buffer, BufferCopy, ShapeIndex
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import While
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

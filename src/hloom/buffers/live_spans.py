@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
+
+from hloom.records import dataclass
 
 Span: TypeAlias = tuple[int, int]
 """First and last time, inclusive, in half steps."""

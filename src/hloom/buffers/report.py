@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloom.buffers.assignment import Assignment
 from hloom.buffers.buffers import Buffer, leaves
 from hloom.ir.module import HloModule
+from hloom.records import dataclass
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 

@@ -11,11 +11,12 @@ the group is one block of memory, live while any member is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from hloom.buffers.buffers import ALIGNMENT, Buffer, BufferCopy
 from hloom.ir.instruction import HloInstruction
+from hloom.records import dataclass
 
 LEAST: Final = 1 << 10
 """Minimum size in bytes of buffers that exchange addresses; copies of smaller ones are as cheap."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import Elements
@@ -13,6 +12,7 @@ from hloom.codegen.llvm import I1, I8, I64, Operand, Value
 from hloom.codegen.types import Element
 from hloom.ir.affine import Index, Variable
 from hloom.ir.indexing import Accumulation, Read
+from hloom.records import dataclass
 
 
 def flatten(elements: Sequence[Element]) -> list[Value]:

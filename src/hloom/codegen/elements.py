@@ -9,7 +9,6 @@ it are scalars until they are combined with a vector.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloom.codegen.bits import reinterpreted
@@ -26,6 +25,7 @@ from hloom.ir.operation import REGISTRY
 from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.conversion import BitcastConvert
 from hloom.operations.structure import Constant, GetTupleElement, Tuple
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 

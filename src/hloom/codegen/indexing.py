@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from hloom.codegen.bits import bits_of, from_bits, joined, lowest
@@ -12,6 +12,7 @@ from hloom.codegen.llvm import I32, I64, Function, Value
 from hloom.codegen.types import Element, constant, parts, register_type, round_to, wrap
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.indexing import Indexing
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 from hloom.shape.literal import Literal

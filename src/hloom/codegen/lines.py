@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hloom.codegen.elements import Elements
@@ -12,6 +11,7 @@ from hloom.codegen.llvm import Value
 from hloom.codegen.loops import loop_nest, outer_loops, vector_lanes
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
+from hloom.records import dataclass
 
 MOST_LANES: Final = 128
 """Number of lines processed together: several registers, so that each step reads whole cache lines."""

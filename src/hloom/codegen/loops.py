@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -39,6 +39,7 @@ from hloom.plan.iteration import (
 from hloom.plan.kernel import KernelParts
 from hloom.plan.pieces import Piece, loop_pieces
 from hloom.plan.space import Space
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 VECTOR_BYTES: Final = 64

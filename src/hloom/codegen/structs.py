@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias, cast
+
+from hloom.records import dataclass
 
 I8: Final = "i8"
 I16: Final = "i16"

@@ -10,12 +10,13 @@ import os
 import struct
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 
 NATIVE: Final = "native"
 """LLVM's name for the CPU of this machine, whose name and features LLVM detects."""

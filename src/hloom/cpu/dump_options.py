@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 import warnings
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 
 STANDARD_OUTPUT: Final = "-"
 Flag: TypeAlias = bool | int | str

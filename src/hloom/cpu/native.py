@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hloom.analysis.in_flight import check_values_in_flight
@@ -25,6 +24,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.custom_call import replaced_targets
 from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.phases import CompileProfile, phase, recording
+from hloom.records import dataclass
 from hloom.text.fingerprint import fingerprint
 
 if TYPE_CHECKING:

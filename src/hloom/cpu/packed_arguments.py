@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Final, Protocol
@@ -23,6 +22,7 @@ from hloom.codegen.llvm import I64, PTR, Block, Function, Value
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.records import dataclass
 
 LEAST_BYTES: Final = 1 << 16
 """Fewest bytes of an argument whose packed form is worth keeping."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.loops import TupleLoop, element_number
@@ -31,6 +30,7 @@ from hloom.passes.rules.contraction import inner_of, renumbered
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.simplify.integer_ranges import IntegerRanges
 from hloom.passes.writing import Writer
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape

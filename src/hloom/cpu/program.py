@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -57,6 +57,7 @@ from hloom.operations.structure import Constant
 from hloom.phases import advance, phase
 from hloom.plan.kernel import SCALAR_RESULTS, KernelKind, KernelPlan, plan_program
 from hloom.plan.registry import Kernels
+from hloom.records import dataclass
 
 ENTRY: Final = "hloom_run"
 MOST_ADDRESSES: Final = 512

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hloom.error_bounds.bounded import Bounds
 from hloom.error_bounds.floating import Array, component, just_overflowed, same_bits, ulp, wide
 from hloom.errors import EvaluationError
 from hloom.ir.value import Value
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 

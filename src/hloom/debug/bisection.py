@@ -6,7 +6,6 @@ The evaluator runs the program after each pass; the result is compared with that
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.value import Value
 from hloom.passes.fuel import Fuel, limited
 from hloom.passes.pipeline import Pass
+from hloom.records import dataclass
 from hloom.runtime.backend import backend_named
 
 _UNLIMITED: Final = 1 << 62

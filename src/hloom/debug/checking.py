@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from hloom.analysis.origin import place
@@ -18,6 +18,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, While
 from hloom.operations.structure import Parameter
+from hloom.records import dataclass
 from hloom.text.printer import print_instruction
 
 Values: TypeAlias = Sequence[Any]

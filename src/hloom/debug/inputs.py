@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import ml_dtypes
@@ -16,6 +15,7 @@ from hloom.errors import HloError, expect
 from hloom.ir.module import HloModule
 from hloom.ir.value import Array, Value
 from hloom.operations.structure import Constant
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 from hloom.debug import smaller, smaller_loops
@@ -25,6 +24,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 from hloom.operations.control_flow import Call, Conditional, Fusion, While
 from hloom.operations.structure import Constant, Parameter, Tuple
+from hloom.records import dataclass
 
 Interesting = Callable[[HloModule, list[Value]], bool]
 Item = TypeVar("Item")

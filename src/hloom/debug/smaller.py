@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ from hloom.operations.movement import Broadcast, Slice
 from hloom.operations.rounding import convert
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.simplify.dead_code import DeadCodeElimination
+from hloom.records import dataclass
 from hloom.shape.element_type import C64, C128, F32, F64, S32, S64, U32, U64, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape

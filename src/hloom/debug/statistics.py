@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hloom.error_bounds.floating import Array, wide
 from hloom.errors import plural
 from hloom.ir.value import Value
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 

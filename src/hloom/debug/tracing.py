@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from hloom.analysis.origin import op_name, source_line
@@ -21,6 +21,7 @@ from hloom.operations.conversion import Convert, Copy
 from hloom.operations.movement import Broadcast
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant
+from hloom.records import dataclass
 from hloom.runtime.arguments import bound_arguments
 from hloom.text.printer import print_instruction
 

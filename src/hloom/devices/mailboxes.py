@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from hloom.ir.device import DeviceId
+from hloom.records import dataclass
 
 
 @dataclass(slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 
 Message: TypeAlias = "tuple[int, str, Any, Any]"
 """(run, kind, key, value); the key identifies the value among those of its kind."""

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.devices.mailboxes import Mailboxes
@@ -20,6 +19,7 @@ from hloom.devices.peers import HEARTBEAT, Peers
 from hloom.devices.threads import Stopped
 from hloom.errors import DeadlockError, EvaluationError
 from hloom.ir.device import DeviceId
+from hloom.records import dataclass
 
 _NATIVE_POLL: Final = 0.005
 """Seconds between polls of state that native code changes."""

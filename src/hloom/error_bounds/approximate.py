@@ -7,12 +7,11 @@ rounded once. Bounds of whole algorithms are those of Higham, Accuracy and Stabi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hloom.error_bounds.floating import Array, component, eps, ulp, wide
 from hloom.error_bounds.sums import growth
+from hloom.records import dataclass
 
 
 def roundoff_unit(dtype: object) -> float:

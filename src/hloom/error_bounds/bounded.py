@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from hloom.error_bounds.floating import Array, wide
 from hloom.ir.value import Value
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 MOST_STEPS: Final = 2.0**31 - 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hloom.error_bounds.bounded import Bounded, distance
 from hloom.error_bounds.floating import Array, wide
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import dataclasses
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -27,6 +27,7 @@ from hloom.fuzzing.known import DIFFERENCES, KnownDifference
 from hloom.fuzzing.limits import time_limit
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
+from hloom.records import dataclass
 
 LINES_OF_A_PROGRAM: Final = 40
 """Cases are run together in programs of about this many instructions."""

@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,6 +47,7 @@ from hloom.operations.combiners import Grouping
 from hloom.operations.control_flow import Fusion
 from hloom.operations.conversion import Convert
 from hloom.passes.pipeline import Pipeline
+from hloom.records import dataclass
 
 REDUCTION_SECONDS: Final = 90.0
 """Processor time for the reduction of one finding."""

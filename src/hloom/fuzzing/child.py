@@ -12,11 +12,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, Final, cast
 
 from hloom.fuzzing.generators.draw import Array
 from hloom.fuzzing.limits import PATIENCE, ends_in_time
+from hloom.records import dataclass
 
 XLA_FLAGS: Final = (
     "--xla_allow_excess_precision=false",

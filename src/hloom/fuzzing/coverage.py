@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from hloom.error_bounds.bounded import parts_of
@@ -12,6 +12,7 @@ from hloom.errors import plural
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -26,6 +25,7 @@ from hloom.fuzzing.rounding import RoundingAnalysis
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
 from hloom.operations.rounding import convert
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 

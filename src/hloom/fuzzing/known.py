@@ -6,7 +6,6 @@ A known difference explains some elements of some results, and limits XLA's valu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatch
 
 import numpy as np
@@ -18,6 +17,7 @@ from hloom.fuzzing.generators.case import Case
 from hloom.fuzzing.generators.draw import Array
 from hloom.fuzzing.generators.opcodes import choices
 from hloom.ir.xla_version import V0_12, XlaVersion
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from hloom.fuzzing.generators.families import (
     draw_case,
     round_robin,
 )
+from hloom.records import dataclass
 
 GROUP: Final = 96
 """Number of cases after which the state is written."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hloom.ir.codec import Message, attribute, float_text
 from hloom.ir.cursor import Cursor
+from hloom.records import dataclass
 
 _MODES: Final = ("default", "highest")
 

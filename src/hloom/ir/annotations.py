@@ -8,7 +8,7 @@ annotates the copy if the fact holds for it too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from hloom.ir.cursor import Cursor, escape
 from hloom.ir.xla_version import OLDEST, XlaVersion
+from hloom.records import dataclass
 
 Message: TypeAlias = Any
 """A protobuf message; its generated class is not imported here, because that would load google.protobuf."""
@@ -42,7 +43,7 @@ class Codec(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class DeclaredAttribute:
     """One declared attribute of an operation.
 

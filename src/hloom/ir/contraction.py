@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hloom.ir.codec import EnumCodec, Message, attribute
 from hloom.ir.cursor import Cursor
+from hloom.records import dataclass
 
 PRECISIONS: Final = {"default": 0, "high": 1, "highest": 2}
 """Precisions of an operand and their proto numbers."""

@@ -336,7 +336,7 @@ def unescape(text: str) -> str:
 
 
 _SPECIAL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\U0010ffff\"'\\]")
+_UNPRINTABLE = re.compile(r"[^ -~]|[\"'\\]")
 
 
 def escape(text: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +16,7 @@ from hloom.errors import EvaluationError, ParseError, plural
 from hloom.ir.codec import REQUIRED, Message, attribute
 from hloom.ir.cursor import Cursor
 from hloom.ir.device import DeviceContext, DeviceId
+from hloom.records import dataclass
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 

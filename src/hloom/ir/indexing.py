@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from hloom.ir.affine import Index, Indices, Variable, leading_indices, linearize
 from hloom.ir.window import dilate
+from hloom.records import dataclass
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from hloom.errors import ParseError, did_you_mean
@@ -12,6 +11,7 @@ from hloom.ir.codec import float_text
 from hloom.ir.cursor import Cursor, escape, is_json_dictionary
 from hloom.ir.naming import sanitized
 from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
+from hloom.records import dataclass
 
 Message: TypeAlias = Any
 ShapeIndex: TypeAlias = tuple[int, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from hloom.display import Displayed
@@ -15,6 +15,7 @@ from hloom.ir.metadata import OriginalArray
 from hloom.ir.naming import NameUniquer
 from hloom.ir.operation import ProgramShape
 from hloom.ir.stack_frames import StackFrames
+from hloom.records import dataclass
 
 if TYPE_CHECKING:
     from hloom.ir.print_options import PrintOptions

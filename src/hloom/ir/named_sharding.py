@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from hloom.errors import ParseError
@@ -10,6 +10,7 @@ from hloom.ir.cursor import Cursor
 from hloom.ir.device_groups import AxisRef, Mesh, read_axis, read_mesh, write_axis, write_mesh
 from hloom.ir.metadata import OpMetadata
 from hloom.ir.xla_version import V0_12, XlaVersion
+from hloom.records import dataclass
 
 Message: TypeAlias = Any
 Axes: TypeAlias = tuple[AxisRef, ...]

@@ -40,6 +40,7 @@ from hloom.ir.indexing import elementwise
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import Roundoff, Traits
 from hloom.ir.value import Array, Value
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ProgramShape:
     """The signature of a computation: parameter shapes and result shape."""
 
@@ -64,7 +65,7 @@ class ProgramShape:
         return f"({', '.join(map(str, self.parameters))}) -> {self.result}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Role:
     """A role of called computations: ``name=%c`` or, for a list, ``name={%a, %b}``."""
 
@@ -384,9 +385,7 @@ def operation(
     def declare(cls: type[T]) -> type[T]:
         # Classes without attributes need no methods of their own; generating them takes 0.5 ms a class.
         has = has_fields(cls)
-        operation = dataclasses.dataclass(init=has, repr=has, eq=has, frozen=has, kw_only=True, slots=True)(
-            cls
-        )
+        operation = dataclass(init=has, repr=has, eq=has, frozen=has, kw_only=True, slots=True)(cls)
         operation.opcode = opcode
         operation.operand_names = tuple(operands.split())
         operation.attributes = attributes_of(operation)

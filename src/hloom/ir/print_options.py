@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ array of a tuple.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from hloom.errors import ParseError, plural
@@ -18,6 +18,7 @@ from hloom.ir.metadata import OpMetadata
 from hloom.ir.named_sharding import NAMED_BEGINNINGS, NamedSharding
 from hloom.ir.tile_assignment import TileAssignment
 from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 Message: TypeAlias = Any

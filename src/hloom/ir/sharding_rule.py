@@ -8,9 +8,9 @@ the result; if the factor is reduced, a summand of it. Source: Shardy's ``OpShar
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 
 from hloom.errors import plural
 from hloom.ir.cursor import Cursor
 from hloom.ir.device_groups import IotaTiles
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

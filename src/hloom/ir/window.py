@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from hloom.errors import ParseError, plural
 from hloom.ir.codec import REQUIRED, Message, attribute
 from hloom.ir.cursor import Cursor
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

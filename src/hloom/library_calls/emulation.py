@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, TypeAlias, cast
 
@@ -23,6 +22,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import CustomCall
+from hloom.records import dataclass
 from hloom.settings import Settings
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape

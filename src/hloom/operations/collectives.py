@@ -10,7 +10,6 @@ participants; the start and done forms perform these two steps separately.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -39,6 +38,7 @@ from hloom.ir.operation import (
     require_dynamic,
 )
 from hloom.ir.traits import ElementCost, Family, Roundoff
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 MODES = ("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id")
@@ -248,7 +248,7 @@ class Reducing(Collective):
 class _AllReducing(Reducing):
     equal_groups: ClassVar[bool] = False
     channel_id: int | None = channel_id()
-    replica_groups: ReplicaGroups = replica_groups()  # noqa: RUF009
+    replica_groups: ReplicaGroups = replica_groups()
     constrain_layout: bool = flag()
     use_global_device_ids: bool = flag()
     mode: None = mode_note()
@@ -310,7 +310,7 @@ class AllReduceDone(Communicating):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AllGathering(Collective):
     channel_id: int | None = channel_id()
-    replica_groups: ReplicaGroups = replica_groups()  # noqa: RUF009
+    replica_groups: ReplicaGroups = replica_groups()
     constrain_layout: bool = flag()
     all_gather_dimensions: tuple[int, ...] = dims(name="dimensions", proto="dimensions")
     use_global_device_ids: bool = flag()

@@ -16,7 +16,6 @@ import enum
 import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy as np
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, Value
+from hloom.records import dataclass
 from hloom.shape.element_type import BF16, F16, F32, F64, ElementType
 
 Apply = Callable[..., Value]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 import numpy as np
@@ -28,6 +27,7 @@ from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import ElementCost, Family, Roundoff, shape_elements
 from hloom.operations.arithmetic import Add
 from hloom.operations.rounding import convert
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
 from hloom.shape.shape import Shape

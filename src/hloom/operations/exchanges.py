@@ -6,7 +6,6 @@ The pages "AllToAll", "RaggedAllToAll" and "CollectivePermute".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +35,7 @@ from hloom.operations.collectives import (
     waiting,
 )
 from hloom.operations.values import context, elements_of
+from hloom.records import dataclass
 from hloom.shape.element_type import S32, S64, U32
 from hloom.shape.shape import Shape
 

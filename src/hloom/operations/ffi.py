@@ -10,7 +10,6 @@ import ctypes
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ from hloom.operations.ffi_services import (
     c_fields,
     table_address,
 )
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 

@@ -12,12 +12,12 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from typing import Any, Final, TypeAlias
 
 from hloom.errors import EvaluationError
+from hloom.records import dataclass
 
 _MINOR_VERSION: Final = 3
 INSTANTIATE, PREPARE, INITIALIZE, EXECUTE = range(4)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from hloom.ir.operation import Array, ErrorRun, Operation, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 

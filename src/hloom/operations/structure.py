@@ -7,7 +7,6 @@ The pages "Parameter", "Tuple", "GetTupleElement", "AfterAll", "OptimizationBarr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from hloom.ir.sharding import Sharding
 from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
 from hloom.operations.rounding import narrow
+from hloom.records import dataclass
 from hloom.shape.element_type import S32
 from hloom.shape.literal import Literal
 from hloom.shape.literal_parser import parse_literal_at

@@ -6,7 +6,6 @@ rounded. ``result_accuracy`` allows less; the evaluator ignores it.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import ClassVar
 
@@ -19,10 +18,11 @@ from hloom.ir.traits import ElementCost, Roundoff
 from hloom.operations import complex_functions
 from hloom.operations.elementwise import COMPLEX, FLOATING, Elementwise
 from hloom.operations.rounding import double
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Transcendental(Elementwise):
     """A function of a float or complex number, in double precision."""
 
@@ -31,7 +31,7 @@ class Transcendental(Elementwise):
     propagate = monotone
     transcendental: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
-    result_accuracy: ResultAccuracy = result_accuracy()  # noqa: RUF009 (a field function)
+    result_accuracy: ResultAccuracy = result_accuracy()
 
     def widen(self, operand: Array) -> Array:
         return double(operand)

@@ -7,7 +7,6 @@ operation that must run before.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from hloom.errors import EvaluationError, ShapeError
@@ -21,6 +20,7 @@ from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.collectives import waiting
 from hloom.operations.values import context, described, fits, zeros
+from hloom.records import dataclass
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 

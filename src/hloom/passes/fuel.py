@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Final
+
+from hloom.records import dataclass
 
 
 @dataclass

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias, TypedDict, Unpack, dataclass_transform
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation, has_fields
 from hloom.phases import phase
+from hloom.records import dataclass
 
 Classes: TypeAlias = type[Operation] | tuple[type[Operation], ...]
 

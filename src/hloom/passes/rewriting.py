@@ -16,7 +16,7 @@ an error bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from hloom.analysis.instructions import splat
@@ -27,6 +27,7 @@ from hloom.ir.operation import Operation
 from hloom.passes.fuel import consume, exhausted
 from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import is_dead
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 A = TypeVar("A", bound=Operation)

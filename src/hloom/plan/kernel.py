@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from hloom.analysis.instructions import used_results
@@ -33,6 +33,7 @@ from hloom.operations.structure import (
 from hloom.plan.evaluations import recomputation
 from hloom.plan.iteration import planned_space, read_where_written
 from hloom.plan.space import Space
+from hloom.records import dataclass
 
 MOST_NESTED: Final = 128
 """Maximum depth of loops and branches."""

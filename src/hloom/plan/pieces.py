@@ -8,7 +8,6 @@ while code is emitted: the interior has loads of whole vectors.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.analysis.purity import is_free
@@ -17,6 +16,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import Family
 from hloom.plan.iteration import accesses_of, is_nested
 from hloom.plan.space import Space
+from hloom.records import dataclass
 
 MOST_PIECES: Final = 5
 """Maximum number of pieces of a loop. Each has code of its own."""

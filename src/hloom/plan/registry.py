@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -11,6 +10,7 @@ from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import Fusion
 from hloom.plan.kernel import KernelPlan
+from hloom.records import dataclass
 
 Program = TypeVar("Program")
 Target = TypeVar("Target")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from hloom.ir.affine import Index, Variable, refine
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

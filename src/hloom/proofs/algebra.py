@@ -10,7 +10,7 @@ operation of types narrower than f32, rounds by an unknown function.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -52,6 +52,7 @@ from hloom.proofs.degrees import LARGEST_POWER, largest
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Bag, Prints, residues_of
 from hloom.proofs.ranges import compared_with_numbers, within_range
+from hloom.records import dataclass
 from hloom.shape.element_type import F32, F64, PRED, S32, S64, ElementType
 from hloom.shape.float_format import float_format
 

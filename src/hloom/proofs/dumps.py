@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from hloom.dumps import DumpedProgram, DumpedStage
 from hloom.errors import HloError
 from hloom.files import load
 from hloom.proofs.verdict import Fingerprinted, Relation, Verdict, decide
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloom.debug.cut import inlined
 from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
@@ -12,6 +10,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Fusion
 from hloom.operations.structure import Parameter
 from hloom.proofs.verdict import ALGEBRAS, Fingerprinted, Relation, Verdict, decide
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from hloom.debug.optimization import optimized
 from hloom.ir.module import HloModule
@@ -11,6 +10,7 @@ from hloom.passes.pipeline import Pass
 from hloom.proofs.dumps import judged
 from hloom.proofs.refutation import SAMPLES
 from hloom.proofs.verdict import Fingerprinted, Verdict
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ program's arguments. `Algebra` says which expressions are equal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from hloom.ir.traits import Range
 from hloom.proofs import field
 from hloom.proofs.degrees import RANDOM, Degree
 from hloom.proofs.field import Residues
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 

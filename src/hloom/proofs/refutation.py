@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, cast
 
 import numpy as np
@@ -34,6 +34,7 @@ from hloom.operations.random import RandomState
 from hloom.proofs.degrees import terms_of
 from hloom.proofs.programs import device_count
 from hloom.proofs.sums import PRODUCT_GAIN
+from hloom.records import dataclass
 
 SAMPLES: Final = 16
 """Number of arguments on which programs are compared by default."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ from hloom.proofs.addressing import others, starts_of
 from hloom.proofs.degrees import Degree, largest, product, total
 from hloom.proofs.field import Residues
 from hloom.proofs.prints import Prints
+from hloom.records import dataclass
 
 MOST_DESTINATIONS: Final = 1 << 12
 """Maximum number of destinations of updates that are looked at."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from hloom.proofs.reduced import undecided
 from hloom.proofs.refutation import DISTRIBUTIONS, SAMPLES, Refutation, Refuter
 from hloom.proofs.sums import TooLarge
 from hloom.proofs.values import hash_of
+from hloom.records import dataclass
 from hloom.text.fingerprint import fingerprint
 from hloom.text.printer import print_instruction
 

@@ -41,7 +41,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hloom.devices.world import VirtualDevice, World
@@ -49,6 +48,7 @@ from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
+from hloom.records import dataclass
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from hloom.display import Displayed
 from hloom.errors import plural
 from hloom.ir.value import Array
+from hloom.records import dataclass
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction

@@ -6,13 +6,13 @@ Everything is read off the type's numpy dtype, so a type that has one is known t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 # ml_dtypes' description of a type; its annotations are incomplete for pyright.

@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from hloom.errors import ShapeError, expect, plural
+from hloom.records import dataclass
 from hloom.shape.layout import Layout, Tile
 from hloom.shape.shape import Shape
 

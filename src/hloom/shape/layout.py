@@ -7,13 +7,14 @@ consistency; the Shape that takes it checks that it fits the array.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hloom.display import Displayed
 from hloom.errors import ShapeError, expect, plural
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 if TYPE_CHECKING:

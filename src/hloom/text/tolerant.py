@@ -8,7 +8,7 @@ state. Reading continues at the next text that begins an instruction or a comput
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloom.errors import HloError, ParseError
@@ -17,6 +17,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.text.instruction_parser import NO_SHAPE, ROOT, UNFINISHED, InstructionParser
 from hloom.text.parser import ModuleParser

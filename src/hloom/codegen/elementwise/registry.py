@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import Final, TypeAlias
 
 from hloom.codegen.registry import enters
 from hloom.codegen.types import Element
 from hloom.ir.operation import Operation
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 

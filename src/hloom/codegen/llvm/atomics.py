@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from hloom.codegen.llvm.instructions import Instruction
 from hloom.codegen.llvm.module import Function
 from hloom.codegen.llvm.types import I1, VOID, Type
 from hloom.codegen.llvm.values import Operand, Value
+from hloom.records import dataclass
 
 Ordering: TypeAlias = Literal["monotonic", "acquire", "release", "acq_rel", "seq_cst"]
 """LLVM's memory orderings; ``monotonic`` is C's ``relaxed``."""

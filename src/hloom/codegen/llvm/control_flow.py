@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloom.codegen.llvm.attributes import Attribute, attributes_text
 from hloom.codegen.llvm.instructions import Block, Instruction
 from hloom.codegen.llvm.types import VOID, Type
 from hloom.codegen.llvm.values import Value
+from hloom.records import dataclass
 
 
 @dataclass(slots=True, eq=False, repr=False)

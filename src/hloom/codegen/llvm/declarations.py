@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.types import VOID, Type
+from hloom.records import dataclass
 
 
 class FunctionDeclaration:
@@ -62,9 +63,11 @@ class GlobalVariable:
         name: of the symbol.
         size, align: in bytes.
         data: initial contents; the rest is zero.
+        linkage: of the symbol; objects that the loader links share hidden ones.
     """
 
     name: str
     size: int
     align: int
     data: bytes = b""
+    linkage: Literal["internal", "hidden", "external hidden"] = "internal"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from functools import cache, lru_cache
 from typing import Final, cast
 
 from hloom.codegen.llvm.values import Value
+from hloom.records import dataclass
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.instructions import Instruction
 from hloom.codegen.llvm.types import VOID, Type
 from hloom.codegen.llvm.values import Value
+from hloom.records import dataclass
 
 
 @dataclass(slots=True, eq=False, repr=False)

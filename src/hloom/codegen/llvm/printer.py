@@ -88,7 +88,7 @@ def _bytes_text(data: bytes) -> str:
 
 
 def print_variable(variable: GlobalVariable) -> str:
-    """Return the definition of a mutable global."""
+    """Return the definition of a mutable global, or the declaration of another object's."""
     start = variable.data.rstrip(b"\0")
     kind = f"[{variable.size} x i8]"
     value = "zeroinitializer"
@@ -96,7 +96,8 @@ def print_variable(variable: GlobalVariable) -> str:
         parts = f"[{len(start)} x i8]", f"[{variable.size - len(start)} x i8]"
         kind = f"<{{ {', '.join(parts)} }}>"
         value = f"<{{ {parts[0]} {_bytes_text(start)}, {parts[1]} zeroinitializer }}>"
-    return f"@{variable.name} = internal global {kind} {value}, align {variable.align}"
+    definition = kind if variable.linkage == "external hidden" else f"{kind} {value}"
+    return f"@{variable.name} = {variable.linkage} global {definition}, align {variable.align}"
 
 
 def print_function(f: Function, *, hidden: bool = False) -> str:

@@ -7,8 +7,7 @@ emits a call and adds the callee to the module, which thus holds what its export
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, cast
 
 from hloom.codegen.llvm.attributes import ALWAYS_INLINE
@@ -20,6 +19,7 @@ from hloom.codegen.llvm.types import I8, PTR, VOID, Type
 from hloom.codegen.llvm.values import Operand, Value
 from hloom.codegen.structs import Struct
 from hloom.codegen.target import Target
+from hloom.records import dataclass
 
 PassedValue: TypeAlias = Operand | Fields
 Body: TypeAlias = Callable[..., Operand | Fields | None]
@@ -30,12 +30,12 @@ class Library(Module):
 
     Args:
         target: the machine.
-        linked: names of exported routines of another module, which the loader links to this one.
+        linked: a module that the loader links to this one: its exported routines and its states are shared.
     """
 
-    def __init__(self, target: Target, linked: Collection[str] = ()) -> None:
+    def __init__(self, target: Target, linked: Library | None = None) -> None:
         super().__init__(target)
-        self._linked = linked
+        self.linked = linked
         self.alignment = PTR.size  # routines have numbers, pointers and structs in stack memory, no vectors
         self._called: dict[str, Routine] = {}
 
@@ -50,7 +50,8 @@ class Library(Module):
         return self
 
     def _is_missing(self, name: str) -> bool:
-        return name not in self.functions and name not in self._linked
+        shared = self.linked and self.linked.functions.get(name)
+        return name not in self.functions and (not shared or shared.internal)
 
     def call(self, callee: Routine) -> None:
         """Record a callee."""
@@ -130,7 +131,7 @@ class External:
 
 
 class State:
-    """A zero-initialized global struct."""
+    """A zero-initialized global struct, one for all linked libraries."""
 
     def __init__(self, name: str, /, **fields: Type | Struct) -> None:
         types = {field: type.text if isinstance(type, Type) else type for field, type in fields.items()}
@@ -138,8 +139,11 @@ class State:
 
     def __call__(self, f: Function) -> Fields:
         """Return the fields, for code of a function."""
-        struct = self._struct
-        f.module.variables.setdefault(self.name, GlobalVariable(self.name, struct.size, struct.alignment))
+        struct, linked = self._struct, cast(Library, f.module).linked
+        is_shared = linked is not None and self.name in linked.variables
+        f.module.variables[self.name] = GlobalVariable(
+            self.name, struct.size, struct.alignment, linkage="external hidden" if is_shared else "hidden"
+        )
         return Fields(struct, f.address(self.name))
 
 

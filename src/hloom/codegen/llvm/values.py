@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final, Protocol, TypeAlias
 
 from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.types import PTR, Type
 from hloom.codegen.target import Target
+from hloom.records import dataclass
 
 
 class Builder(Protocol):

@@ -25,12 +25,12 @@ import time
 import warnings
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, TypeGuard
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 
 _MAGIC: Final = b"hloom-code-2\n"
 _ANY_MAGIC: Final = b"hloom-code-"

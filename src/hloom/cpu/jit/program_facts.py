@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
+
+from hloom.records import dataclass
 
 if TYPE_CHECKING:
     from hloom.ir.module import HloModule

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -20,6 +19,7 @@ from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.random import RngBitGenerator
 from hloom.plan.kernel import KernelPlan
+from hloom.records import dataclass
 
 LANES: Final = 16
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))

@@ -11,7 +11,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -24,6 +24,7 @@ from hloom.cpu.runtime.structs import DESCRIPTOR, INPUT, OUTPUT
 from hloom.cpu.runtime.support import support
 from hloom.ir.value import Array, Value
 from hloom.lifetime import keep_for_ever
+from hloom.records import dataclass
 
 if TYPE_CHECKING:
     from hloom.shape.shape import Shape

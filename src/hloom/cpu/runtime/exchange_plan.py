@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.collectives import AllGather, AllReduce, ReduceScatter
 from hloom.operations.exchanges import AllToAll
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 SHARED_BYTES: Final = 1 << 16

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from typing import Final
 
 from hloom.errors import EvaluationError
 from hloom.ir.device import Pending
+from hloom.records import dataclass
 
 MOST_BYTES: Final = 7
 """Length of the longest ids."""

@@ -23,14 +23,25 @@ from hloom.cpu.runtime.routines import (
 
 
 def support_code(target: Target) -> list[tuple[str, int]]:
-    """Return the LLVM IR of the objects of the run time, each with the level to optimize its code to.
-
-    Only what every call of a program runs gains by it.
-    """
+    """Return the objects of the run time; see `object_codes`."""
     called = _exported(entry, memory)
     files = clock, exchange, foreign, gang, host, interruption, library, pool, rendezvous
-    others = Library(target, linked={routine.name for routine in called}).add(_exported(*files))
-    return [(print_module(Library(target).add(called)), OPTIMIZED), (print_module(others), QUICK)]
+    return object_codes(target, called, _exported(*files))
+
+
+def object_codes(
+    target: Target, called: Iterable[Routine], others: Iterable[Routine]
+) -> list[tuple[str, int]]:
+    """Return the LLVM IR of two objects, each with the level to optimize its code to.
+
+    Args:
+        target: the machine.
+        called: exported routines that every call of a program runs; their object is optimized.
+        others: other ones, which call them or not.
+    """
+    first = Library(target).add(called)
+    second = Library(target, first).add(others)
+    return [(print_module(first), OPTIMIZED), (print_module(second), QUICK)]
 
 
 def _exported(*files: object) -> list[Routine]:
@@ -39,9 +50,4 @@ def _exported(*files: object) -> list[Routine]:
 
 def pool_code(target: Target) -> str:
     """Return the LLVM IR of the thread pool alone."""
-    return emitted_code(target, [pool.hloom_parallel, pool.hloom_pool_stop])
-
-
-def emitted_code(target: Target, exported: Iterable[Routine]) -> str:
-    """Return the LLVM IR of routines and of the routines that they call."""
-    return print_module(Library(target).add(exported))
+    return print_module(Library(target).add([pool.hloom_parallel, pool.hloom_pool_stop]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
@@ -21,6 +21,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import NEWEST, XlaVersion
 from hloom.operations.structure import Constant, Tuple
+from hloom.records import dataclass
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 from hloom.text.printer import print_computation, print_instruction

@@ -5,13 +5,12 @@ XLA:CPU has no collective-broadcast.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.conversion import shape_of
 from hloom.fuzzing.generators.draw import Draw
 from hloom.fuzzing.generators.opcodes import reducers
 from hloom.operations.arithmetic import Add
+from hloom.records import dataclass
 
 REPLICAS = 4
 GROUPS = ("{}", "{{0,1,2,3}}", "{{0,1},{2,3}}", "{{3,1},{0,2}}", "{{0},{1},{2},{3}}", "{{2,0,3,1}}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.draw import EVERY, INDEX_TYPES, Array, Draw
 from hloom.fuzzing.generators.movement import braces
 from hloom.fuzzing.generators.opcodes import arithmetic, rounds
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True)

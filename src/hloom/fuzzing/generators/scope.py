@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from hloom.fuzzing.generators.conversion import shape_of
 from hloom.fuzzing.generators.draw import Array, Draw
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from hloom.jax.devices.client import Client, ClientDevice
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.pjrt.messages import assigned_devices
 from hloom.jaxlib import private
+from hloom.records import dataclass
 
 Option = str | bool | int | float
 

@@ -16,7 +16,6 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hloom.errors import HloError, plural
@@ -25,6 +24,7 @@ from hloom.jax.pjrt.errors import INTERNAL, PjrtError
 from hloom.jax.pjrt.native import native
 from hloom.jaxlib import private
 from hloom.lifetime import keep_for_ever
+from hloom.records import dataclass
 
 if TYPE_CHECKING:
     from hloom.devices.transport import Transport

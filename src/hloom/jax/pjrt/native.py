@@ -10,7 +10,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from hloom.codegen.target import OPTIMIZED, Target, host
+from hloom.codegen.target import Target, host
 from hloom.cpu.jit.cache import identity_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.recycled_memory import recycling_limit
@@ -28,8 +28,9 @@ PLUGIN_PACKAGES: Final = ("jax", "jaxlib", "sharding")
 
 # Imported on a cache miss only:
 _routines: Final[EntryPoint[[], list[Routine]]] = EntryPoint("hloom.jax.pjrt.routines:exported_routines")
-_emit_text: Final[EntryPoint[[Target, list[Routine]], str]] = EntryPoint(
-    "hloom.cpu.runtime.support_code:emitted_code"
+_called: Final[EntryPoint[[], list[Routine]]] = EntryPoint("hloom.jax.pjrt.routines:called_routines")
+_object_codes: Final[EntryPoint[[Target, list[Routine], list[Routine]], list[tuple[str, int]]]] = EntryPoint(
+    "hloom.cpu.runtime.support_code:object_codes"
 )
 
 loading: Final = threading.Lock()
@@ -103,7 +104,7 @@ def begin_native() -> bool:
 
 
 def _import_emitters() -> None:
-    _emit_text.resolve()
+    _object_codes.resolve()
     _routines()
 
 
@@ -117,8 +118,7 @@ def _kind() -> str:
 
 
 def _emit() -> list[tuple[str, int]]:
-    """Return the LLVM IR of the native code, with its optimization level."""
-    return [(_emit_text(host(), _routines()), OPTIMIZED)]
+    return _object_codes(host(), _called(), _routines())
 
 
 def _external(name: str) -> int | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,6 +18,7 @@ from hloom.jax.pjrt.element_types import NUMBERS, TOKEN, TYPES
 from hloom.jax.pjrt.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.programs.placements import Placement, Placements, placements_of
 from hloom.jaxlib import private
+from hloom.records import dataclass
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.jax.devices.client import MEMORY_KINDS
 from hloom.jax.devices.memory_layouts import canonical
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jaxlib import private
+from hloom.records import dataclass
 
 _MEMORY_KIND: Final = "mhlo.memory_kind"
 _LAYOUT: Final = "mhlo.layout_mode"

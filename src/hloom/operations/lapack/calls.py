@@ -6,7 +6,6 @@ import ctypes
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
@@ -18,6 +17,7 @@ from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.ffi_attributes import Attributes, parse_attributes
 from hloom.operations.lapack.library import routine as library_routine
 from hloom.operations.lapack.routines import ROUTINES, Declared, LapackRoutine
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 DType: TypeAlias = "np.dtype"

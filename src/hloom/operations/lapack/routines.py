@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 
 Sizes: TypeAlias = Mapping[str, int]
 Attributes: TypeAlias = Mapping[str, Any]

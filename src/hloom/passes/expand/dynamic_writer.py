@@ -9,7 +9,7 @@ arrays of their actual sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeAlias
 
 from hloom.ir.computation import HloComputation
@@ -31,6 +31,7 @@ from hloom.operations.structure import (
 )
 from hloom.passes.expand.dynamic_form import HOST_TARGET, static_form
 from hloom.passes.writing import Body, Inserter
+from hloom.records import dataclass
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hloom.analysis.instructions import operation_of
 from hloom.ir.computation import HloComputation
@@ -18,6 +17,7 @@ from hloom.operations.scan import Scan
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.op_expander import OpExpander
 from hloom.passes.writing import Body, Writer
+from hloom.records import dataclass
 from hloom.shape.element_type import S64
 from hloom.shape.shape import Shape
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloom.analysis.column_reductions import is_column_reduction
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.evaluations import Evaluations, element_work
+from hloom.records import dataclass
 
 NARROW: Final = 4
 """Longest minor dimension of a transpose that needs no tiles."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from hloom.analysis.combiners import grouping
@@ -18,6 +17,7 @@ from hloom.operations.movement import Broadcast
 from hloom.operations.reduction import Reduce
 from hloom.passes.fusion.group import Group
 from hloom.passes.fusion.spans import Spans
+from hloom.records import dataclass
 
 SHORTEST_ROW = 2
 """Minimum row length, in elements, of a row kernel."""

@@ -9,7 +9,7 @@ memory live. The one with the lowest peak is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
 from hloom.analysis.purity import communicates
@@ -22,6 +22,7 @@ from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.facts import UNORDERED
 from hloom.passes.pipeline import Pass
 from hloom.passes.schedule.update_order import After, update_order
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 

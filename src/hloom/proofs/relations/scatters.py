@@ -7,7 +7,6 @@ it is a function of itself and of the sequence of all updates, in which those of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.ir.affine import Index, Variable
@@ -15,6 +14,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Scatter
 from hloom.proofs.relations.elements import ElementTerms
 from hloom.proofs.relations.terms import Term, by_cases
+from hloom.records import dataclass
 
 SKIPPED: Final = ("skipped",)
 """The head of an update that is none of an element."""

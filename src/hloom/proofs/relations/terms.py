@@ -10,12 +10,12 @@ elements of one function, at different indices, and a value is as large as its o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.proofs.relations.indices import Datum, Quotient, Quotients, free_variables, negated, reduced
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 MOST_CONDITIONS: Final = 8

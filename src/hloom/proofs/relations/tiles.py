@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.module import HloModule
@@ -13,6 +12,7 @@ from hloom.proofs.relations.mesh import DeviceAxes, axes_of
 from hloom.proofs.relations.programs import RelationEvaluator, Value, renaming
 from hloom.proofs.relations.regions import borders_of
 from hloom.proofs.relations.terms import Number, Term, Terms
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.storing.tiles import flat, nested
 from hloom.sharding.tiling.tiling import Tiling

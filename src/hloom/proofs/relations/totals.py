@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import permutations
 
 from hloom.ir.affine import Index, Variable
@@ -20,6 +20,7 @@ from hloom.operations.unary import Negate
 from hloom.proofs.relations.indices import Quotient, free_variables, negated
 from hloom.proofs.relations.laws import Laws
 from hloom.proofs.relations.terms import Element, Piecewise, Term, Terms, conditions_of
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 COMBINERS = (Add, Multiply, Maximum, Minimum, And, Or)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from hloom.analysis.combiners import grouping
@@ -56,6 +56,7 @@ from hloom.proofs.symbolic.terms import (
     Term,
     substituted,
 )
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hloom.ir.operation import Operation
@@ -29,6 +29,7 @@ from hloom.proofs.symbolic.terms import (
     subterms,
     variables_of,
 )
+from hloom.records import dataclass
 
 MOST_CASES: Final = 400
 """Maximum number of cases into which conditions on indices divide a proof."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeVar
 
@@ -20,6 +19,7 @@ from hloom.proofs.symbolic.questions import (
     variable,
 )
 from hloom.proofs.symbolic.sizes import Constraint, Trail
+from hloom.records import dataclass
 
 MOST_RUNS: Final = 1500
 """Maximum number of runs of one program."""

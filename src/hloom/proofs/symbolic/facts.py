@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.questions import (
@@ -19,6 +19,7 @@ from hloom.proofs.symbolic.questions import (
     variable,
 )
 from hloom.proofs.symbolic.sizes import Constraint, Division
+from hloom.records import dataclass
 
 
 @dataclass(slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.debug.cut import inlined
@@ -22,6 +21,7 @@ from hloom.proofs.symbolic.generalization import Generalization
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.sizes import Constraint, Trail
 from hloom.proofs.symbolic.verdicts import InvalidSizes, Pair, RuleVerdict, check_sizes, judge
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 _BOUNDS: Final = ("start", "limit", "low", "high", "size", "padding_low", "padding_high")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias
@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from hloom.errors import HloError
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.sizes import Constraint
+from hloom.records import dataclass
 
 EFFORT: Final = 3_000_000
 """Limit on z3's steps for a question; a second or so. Beyond it nothing is known, on every machine alike."""

@@ -13,7 +13,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from hloom.ir.instruction import HloInstruction
@@ -39,6 +39,7 @@ from hloom.operations.structure import (
 )  # fmt: skip
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.rules.dimensions import reshape_groups
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 HIGHEST_RANK: Final = 4

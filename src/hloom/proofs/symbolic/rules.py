@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from hloom.errors import HloError, expect
@@ -39,6 +38,7 @@ from hloom.passes.writing import Body
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.proofs.symbolic.verdicts import NO_CASE, InvalidSizes, Pair, RuleVerdict, check_sizes, judge
 from hloom.proofs.verdict import Relation
+from hloom.records import dataclass
 from hloom.shape.element_type import F32, S32, ElementType
 from hloom.shape.shape import Shape
 

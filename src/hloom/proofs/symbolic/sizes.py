@@ -7,10 +7,11 @@ numbers that decide these comparisons in the same way, the code computes the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, SupportsIndex
 
 from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.records import dataclass
 
 BEYOND: Final = 1 << 60
 """Comparisons with constants from here on are not noted: they refuse programs with numbers of 64 bits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final, Protocol
 
@@ -18,6 +18,7 @@ from hloom.proofs.symbolic.facts import Facts, within
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.sizes import Constraint
 from hloom.proofs.symbolic.terms import Apply, Choose, Guard, Scalar, Sum, Term, substituted
+from hloom.records import dataclass
 
 MOST_PRODUCTS: Final = 64
 """Maximum number of products into which a term is expanded."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from hloom.ir.operation import Operation
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.sizes import Constraint
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 Guard: TypeAlias = tuple[Constraint, ...]

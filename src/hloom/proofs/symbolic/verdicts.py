@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from hloom.debug.tolerance import Tolerance
@@ -27,6 +27,7 @@ from hloom.proofs.symbolic.questions import TooMuchEffort, limited_effort
 from hloom.proofs.symbolic.sizes import Constraint, Trail
 from hloom.proofs.symbolic.terms import Term
 from hloom.proofs.verdict import Relation, Verdict
+from hloom.records import dataclass
 
 SAMPLES: Final = 6
 """Number of arguments with which programs of concrete sizes are compared."""

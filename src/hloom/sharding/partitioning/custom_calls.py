@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
 from hloom.errors import HloError
@@ -20,6 +20,7 @@ from hloom.ir.sharding_rule import Factor
 from hloom.operations.custom_call import CustomCall
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.tiling.tiling import Tiling
 

@@ -7,7 +7,7 @@ adapted; indices become relative to the tile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from hloom.analysis.instructions import operation_of
@@ -26,6 +26,7 @@ from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Iota
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.writing import Inserter
+from hloom.records import dataclass
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.collectives import CollectiveWriter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from hloom.ir.computation import HloComputation
@@ -17,6 +16,7 @@ from hloom.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from hloom.passes.expand.rotation_calls import RotationCalls
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.custom_calls import CALL_PARTITIONERS, TILEWISE, with_local_operands
 from hloom.sharding.partitioning.manual_regions import (

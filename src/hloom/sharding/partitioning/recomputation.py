@@ -7,7 +7,6 @@ more than one of ``x``. Operations of constant cost per element are recomputed w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.analysis.purity import is_pure
@@ -18,6 +17,7 @@ from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import Family
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import Iota
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.planning.assignment import is_divided, operand_tiling
 from hloom.sharding.planning.decisions import ShardedFactor

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.collectives import CollectiveWriter
 from hloom.sharding.partitioning.recomputation import Origin

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import Family
+from hloom.records import dataclass
 from hloom.shape.element_type import F32, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding.planning import plans

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.planning.flow import Flow, Leaf
 from hloom.sharding.tiling.tiling import Tiling

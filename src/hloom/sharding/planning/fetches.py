@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
@@ -12,6 +11,7 @@ from hloom.operations.custom_call import CustomCall, rotation_of
 from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
 from hloom.operations.reshaping import Reshape
 from hloom.operations.window_reduction import ReduceWindow
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.ranges import Halo, PaddedHalo, by_device, elements_of_tiles, elements_per_index

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import permutations
 from typing import Final, TypeAlias
+
+from hloom.records import dataclass
 
 State: TypeAlias = "tuple[tuple[int, ...], ...]"
 """The axes of each dimension, major axis first."""

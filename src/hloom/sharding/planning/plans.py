@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from hloom.records import dataclass
 from hloom.sharding.planning.plan_search import MOST_AXES, Move, Search, State, merged
 from hloom.sharding.tiling.coordinates import (
     Axes,

@@ -8,12 +8,12 @@ elementwise operations, which never need resharding, then through all operations
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
+from hloom.records import dataclass
 from hloom.sharding.planning.decisions import PropagationStep, PropagationTrace
 from hloom.sharding.planning.flow import Flow, Leaf
 from hloom.sharding.tiling.coordinates import Coordinate, are_independent

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from hloom.analysis.origin import line_of, op_name
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import Family
+from hloom.records import dataclass
 from hloom.sharding.planning.decisions import Cause, Decision, Decisions, FactorAssignment
 from hloom.sharding.reading.meshes import coordinate_text, tiling_text
 from hloom.sharding.tiling.coordinates import Coordinate, are_independent

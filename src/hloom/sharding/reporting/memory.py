@@ -10,7 +10,7 @@ backend that fuses needs less. Bytes include the padding of tiled layouts where 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloom.analysis.origin import op_name, source_line
 from hloom.ir.computation import HloComputation
@@ -20,6 +20,7 @@ from hloom.ir.traits import shape_bytes
 from hloom.operations.control_flow import While
 from hloom.operations.dynamic_slicing import DynamicUpdateSlice
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.partitioner import Partitioned
 

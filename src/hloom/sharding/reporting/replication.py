@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from hloom.analysis.origin import op_name, source_line
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import shape_bytes
 from hloom.operations.structure import Constant, Parameter
+from hloom.records import dataclass
 from hloom.sharding.partitioning.partitioner import Partitioned
 from hloom.sharding.planning.decisions import Decision
 

@@ -6,7 +6,7 @@ Bytes are exact, those of the partitioned program. Times are estimates from late
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -18,6 +18,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.traits import shape_bytes
 from hloom.operations.collectives import Collective
 from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
+from hloom.records import dataclass
 from hloom.sharding.partitioning.partitioner import Partitioned, partitioned_program
 from hloom.sharding.reading.meshes import axes_along, device_count, mesh_of, resized
 from hloom.sharding.reporting.explanations import Conflict, Explainer, Why

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from hloom.analysis.origin import op_name, source_line
@@ -20,6 +20,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
 from hloom.ir.traits import shape_bytes
 from hloom.operations.structure import Parameter
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.partitioner import partitioned_program
 from hloom.sharding.reading.annotations import Annotations, leaves_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

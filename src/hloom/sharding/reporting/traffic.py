@@ -7,7 +7,6 @@ exchanges, and twice as much in an all-reduce. A permutation sends the full oper
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hloom.analysis.cost import loop_count
 from hloom.ir.computation import HloComputation
@@ -19,6 +18,7 @@ from hloom.operations.collectives import Collective
 from hloom.operations.control_flow import While
 from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from hloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

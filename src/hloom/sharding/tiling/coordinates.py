@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, permutations
 from typing import Final, TypeAlias
@@ -19,6 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from hloom.ir.device_groups import DeviceList, IotaDeviceList, IotaTiles
+from hloom.records import dataclass
 
 Digit: TypeAlias = tuple[int, int]
 """(stride, size) of the digit ``device // stride % size`` of a device id."""

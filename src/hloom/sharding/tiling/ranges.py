@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from hloom.records import dataclass
 from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -14,6 +13,7 @@ from hloom.ir.device_groups import AxisRef, DeviceList, IotaTiles, Mesh
 from hloom.ir.named_sharding import NamedSharding
 from hloom.ir.sharding import Sharding
 from hloom.ir.tile_assignment import TileAssignment
+from hloom.records import dataclass
 from hloom.sharding.tiling.coordinates import Coordinate, DeviceGroups, are_independent, groups_along, refined
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +26,7 @@ from hloom.cpu.runtime.structs import CONTEXT, POOL
 from hloom.cpu.runtime.support_code import pool_code
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.records import dataclass
 from hloom.tools.commands.c_header import header_text
 
 MOST_THREADS: Final = 4096

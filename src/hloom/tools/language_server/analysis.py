@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.verifier import violations
+from hloom.records import dataclass
 from hloom.text.tolerant import Extent, parse_draft
 from hloom.tools.language_server.source import Source, Span
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
+from hloom.records import dataclass
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 

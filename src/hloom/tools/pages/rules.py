@@ -11,13 +11,14 @@ import ast
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from hloom.ir.operation import REGISTRY, Operation
+from hloom.records import dataclass
 
 SOURCE: Final = Path(__file__).parents[2]
 _ENTRANCES: Final = ("infer", "check", "verify", "parse_operands", "evaluate")

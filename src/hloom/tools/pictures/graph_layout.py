@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Final, TypeAlias
+
+from hloom.records import dataclass
 
 Key: TypeAlias = Hashable
 Point: TypeAlias = tuple[float, float]

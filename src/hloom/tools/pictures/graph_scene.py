@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloom.errors import HloError, plural
@@ -20,6 +20,7 @@ from hloom.operations.conversion import Convert
 from hloom.operations.movement import Broadcast
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant, Iota, Parameter
+from hloom.records import dataclass
 from hloom.text.printer import print_instruction
 from hloom.tools.pictures.graph_layout import GraphLayout, isotonic, layered
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hloom.records import dataclass
 from hloom.shape.index import PhysicalForm, multi_index, physical_form, ravel, tile_index
 from hloom.shape.shape import Shape
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from hloom.errors import ShapeError
+from hloom.records import dataclass
 from hloom.shape.index import physical_form
 from hloom.shape.shape import Shape
 from hloom.tools.pictures.layout_grid import (

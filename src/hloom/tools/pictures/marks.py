@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
+
+from hloom.records import dataclass
 
 ADVANCE: Final = 0.8
 """Advance of a letter of the widest monospaced fonts, relative to the height of a capital."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from hloom.errors import HloError
+from hloom.records import dataclass
 from hloom.tools.pictures.marks import Curve, Line, Mark, MarkGroup, Rectangle, TextMark, text_width
 from hloom.tools.pictures.markup import markup
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.records import dataclass
 
 _HEADER: Final = (
     "entry_layout",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Final
 
 from hloom.analysis.cost import Breakdown, Cost, module_cost
@@ -15,6 +15,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.structure import Constant, Parameter
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 from hloom.tools.reports.amounts import quantity
 from hloom.tools.reports.padding import PaddedArray, padded_arrays

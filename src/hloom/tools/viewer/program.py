@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from hloom.analysis.cost import instruction_cost, loop_count
@@ -20,6 +19,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.stack_frames import StackFrames
 from hloom.operations.control_flow import Fusion, While
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from hloom.records import dataclass
 from hloom.tools.reports.statistics import byte_size
 
 

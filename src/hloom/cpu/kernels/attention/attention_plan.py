@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from hloom.analysis.instructions import operation_of
@@ -28,6 +28,7 @@ from hloom.passes.layout.product_views import is_view
 from hloom.passes.rules.contraction import free_of, inner_of, results_of
 from hloom.plan.kernel import KernelParts, kernel_parts
 from hloom.plan.space import Space
+from hloom.records import dataclass
 
 BLOCK_BYTES: Final = 1 << 19
 """Bytes of a block of scores, on the stack."""

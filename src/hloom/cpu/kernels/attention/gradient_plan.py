@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -29,6 +29,7 @@ from hloom.operations.structure import Parameter
 from hloom.passes.layout.product_views import is_view
 from hloom.passes.rules.contraction import batch_of, free_of, inner_of, results_of
 from hloom.plan.kernel import KernelParts, kernel_parts
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 BLOCK_BYTES: Final = 1 << 19

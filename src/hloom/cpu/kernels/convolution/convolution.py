@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
@@ -45,6 +44,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan, kernel_parts
+from hloom.records import dataclass
 
 _WIDEST: Final = Target.named("x86_64-linux-gnu", "x86-64-v4")
 

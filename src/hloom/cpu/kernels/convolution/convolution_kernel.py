@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
 from hloom.codegen.accumulators import flatten, plus, unflatten
@@ -28,6 +27,7 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
     tap_axes,
 )
 from hloom.ir.affine import Index, Indices, Variable
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 DEEP: Final = 512

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements
@@ -22,6 +22,7 @@ from hloom.ir.affine import Index, Indices, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.convolution import Convolution
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 

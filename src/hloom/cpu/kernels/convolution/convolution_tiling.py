@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hloom.codegen.target import Target, fuses, registers
 from hloom.codegen.types import register_type, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StrideAxis, StridePhase
+from hloom.records import dataclass
 
 MANY_ITEMS: Final = 16
 """Number of tasks (lines times panels) that balances the load of the threads."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from hloom.analysis.instructions import operation_of
@@ -21,6 +21,7 @@ from hloom.cpu.kernels.dot.strided import Strided, read_through
 from hloom.ir.affine import Index, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 

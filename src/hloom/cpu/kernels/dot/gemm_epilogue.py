@@ -7,7 +7,6 @@ the product's dimensions is fetched while earlier tiles multiply.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.accumulators import flatten
@@ -20,6 +19,7 @@ from hloom.codegen.types import Element, from_storage, storage_bytes, storage_ty
 from hloom.cpu.kernels.dot.gemm import Epilogue
 from hloom.cpu.kernels.dot.gemm_plan import LINE, SHALLOW, TilePlan
 from hloom.ir.affine import Index, Variable
+from hloom.records import dataclass
 
 AHEAD: Final = 2
 """Tiles of a task by which arrays are fetched ahead: a tile of 128 steps takes less time than a read from

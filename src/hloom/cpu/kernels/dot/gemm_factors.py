@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from hloom.codegen.elements import Elements
@@ -17,6 +16,7 @@ from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type, to_storage
 from hloom.cpu.kernels.dot.gemm import Gemm
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 

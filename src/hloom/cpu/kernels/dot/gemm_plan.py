@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import Gemm
 from hloom.cpu.kernels.dot.gemm_factors import Factors, factors_of
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 
 PANEL_BYTES: Final = 1 << 15

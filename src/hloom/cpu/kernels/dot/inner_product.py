@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from hloom.codegen.accumulators import flatten, plus, unflatten
@@ -23,6 +23,7 @@ from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, constant, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, Matrix, batch_base, load_at
 from hloom.ir.affine import Index, Variable
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 MOST_COLUMNS: Final = 8

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -49,6 +49,7 @@ from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import factor_operand, is_view
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan, kernel_parts
+from hloom.records import dataclass
 from hloom.shape.shape import Shape
 
 Plan = InnerProduct | RowStream | TilePlan

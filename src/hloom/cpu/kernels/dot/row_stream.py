@@ -22,7 +22,6 @@ integers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.analysis.subviews import Subview
@@ -42,6 +41,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.reshaping import Reshape
 from hloom.passes.layout.product_views import factor_operand
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 
 MOST_ROWS: Final = 8

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import Add, Multiply, Subtract
@@ -11,6 +9,7 @@ from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.passes.layout.product_views import factor_operand, is_factor_view
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 

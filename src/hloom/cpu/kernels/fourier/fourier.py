@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ from hloom.ir.operation import Array
 from hloom.operations.linear_algebra import Fft
 from hloom.passes.expand.fft_decomposer import is_small
 from hloom.plan.kernel import KernelPlan
+from hloom.records import dataclass
 from hloom.shape.element_type import C64
 from hloom.shape.element_type import F32 as REAL32
 

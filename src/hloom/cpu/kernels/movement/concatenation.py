@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from hloom.analysis.instructions import operation_of
@@ -19,6 +19,7 @@ from hloom.operations.movement import Concatenate
 from hloom.plan.iteration import accesses_of, planned_space
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import Space, merge_loops, split_space
+from hloom.records import dataclass
 
 
 @KERNELS.register("concatenate")

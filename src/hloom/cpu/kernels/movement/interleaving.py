@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import NEAR, Elements, View
@@ -27,6 +26,7 @@ from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
 from hloom.plan.kernel import KernelParts
 from hloom.plan.space import Space
+from hloom.records import dataclass
 
 MOST_COLUMNS: Final = 16
 MOST_OPERATIONS: Final = 600

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import Elements, View
@@ -31,6 +30,7 @@ from hloom.ir.traits import Family
 from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes
 from hloom.plan.kernel import KernelParts, KernelPlan
 from hloom.plan.space import Space
+from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 MOST_MEMBERS: Final = 24

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -31,6 +30,7 @@ from hloom.plan.iteration import planned_space
 from hloom.plan.kernel import KernelParts, KernelPlan
 from hloom.plan.registry import ROW_FUSION
 from hloom.plan.space import Space, merge_loops, split_space
+from hloom.records import dataclass
 
 MOST_SCRATCH: Final = 1 << 16
 """Bytes of a row that may be kept in scratch memory; values of longer rows are recomputed."""

@@ -6,11 +6,11 @@ digits; a digit that is equal in all records is skipped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.llvm import I1, I8, I32, I64, PTR, Function, Module, Type, Value, make_type
 from hloom.codegen.llvm.memory import fill_bytes
+from hloom.records import dataclass
 
 LONG: Final = 4096
 """Length in elements from which digits have 11 bits; shorter rows use 8."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -28,6 +27,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Broadcast
 from hloom.operations.sorting import Sort
 from hloom.operations.structure import Iota
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 
 NETWORK: Final = 4096

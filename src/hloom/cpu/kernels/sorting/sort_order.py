@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.bits import bits_of, from_bits
@@ -20,6 +19,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.comparison import Compare
 from hloom.operations.structure import Constant, Parameter, parameter_number
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 

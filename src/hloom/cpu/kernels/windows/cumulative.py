@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from hloom.ir.window import WindowDimension
 from hloom.operations.combiners import Grouping
 from hloom.operations.structure import Constant
 from hloom.operations.window_reduction import ReduceWindow
+from hloom.records import dataclass
 
 VECTORS: Final = 8
 """Number of vectors of a line scanned per iteration."""

@@ -6,6 +6,13 @@ from hloom.codegen.llvm.routines import Routine, routines_of
 from hloom.ir.registration import import_modules
 
 
+def called_routines() -> list[Routine]:
+    """Return the routines that every call of a program runs."""
+    from hloom.jax.pjrt.routines import events, execute
+
+    return [routine for routine in routines_of(events, execute) if routine.exported]
+
+
 def exported_routines() -> list[Routine]:
     """Return the routines in this folder that PJRT's callers or Python code call."""
     from hloom.jax.pjrt.routines.getters import GETTERS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.llvm import I64, PTR, Function, Value
@@ -25,6 +24,7 @@ from hloom.jax.pjrt.routines.functions import pointee
 from hloom.jax.pjrt.routines.run_time import leave_gang, wait_for_gang
 from hloom.jax.pjrt.routines.runs import run
 from hloom.jax.pjrt.structs import DEVICE, TASK, WORKER
+from hloom.records import dataclass
 
 _MOST_UNFINISHED: Final = 32
 """Limit of unfinished tasks of a worker: each holds memory for its results."""
