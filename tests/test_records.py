@@ -37,13 +37,13 @@ class Source:
 
 
 def declared(dataclass: Callable[..., Any], **options: bool) -> type[Any]:
-    """A dataclass with the fields of `Source`."""
+    """Declare a dataclass with the fields of `Source`."""
     namespace = {k: v for k, v in vars(Source).items() if k not in ("__dict__", "__weakref__")}
     return dataclass(**options)(type("Declared", (), namespace))
 
 
 def outcome(function: Callable[[], Any]) -> Any:
-    """What a function returns, or the type of what it raises and, of a frozen instance, its message."""
+    """Return the result of a function, or the type of its exception and the text of a FrozenInstanceError."""
     try:
         return function()
     except Exception as error:
@@ -51,7 +51,7 @@ def outcome(function: Callable[[], Any]) -> Any:
 
 
 def behaviour(cls: type[Any]) -> list[Any]:
-    """What can be observed of a class and of instances."""
+    """Return the fields of a class, and how its instances print, compare, hash, change and copy."""
     instances = [outcome(lambda k=k: cls(**k)) for k in ({}, {"number": 1}, {"number": 1, "name": "bc"})]
     one, other = outcome(lambda: cls(number=1, hidden=7)), outcome(lambda: cls(number=1))
     changed = outcome(lambda: cls(number=1))

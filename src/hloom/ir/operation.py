@@ -383,7 +383,7 @@ def operation(
     """
 
     def declare(cls: type[T]) -> type[T]:
-        # Classes without attributes need no methods of their own; generating them takes 0.5 ms a class.
+        # Classes without attributes need no methods of their own.
         has = has_fields(cls)
         operation = dataclass(init=has, repr=has, eq=has, frozen=has, kw_only=True, slots=True)(cls)
         operation.opcode = opcode

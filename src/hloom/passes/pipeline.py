@@ -55,7 +55,7 @@ class Pass(ABC):
 
     def __init_subclass__(cls, **declaration: Unpack[Declaration]) -> None:
         super().__init_subclass__()
-        if has_fields(cls):  # generating the methods takes 0.4 ms a class
+        if has_fields(cls):
             dataclass(frozen=True)(cls)
         cls.of = declaration.get("of", cls.of)
         name = declaration.get("name")
