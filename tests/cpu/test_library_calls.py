@@ -76,14 +76,11 @@ def product(*factors: Array) -> Array:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", [*SIZES, (4, 5, 5), (37, 4, 4), (19, 7, 3), (19, 3, 7), (9, 16, 16)])
 def test_lu(kind: str, sizes: tuple[int, int, int]) -> None:
-    b, m, n = sizes
+    _, m, n = sizes
     k, a = min(m, n), matrix(kind, *sizes)
-    made = call("a", f"<T>[{b},{m},{n}], s32[{b},{k}], s32[{b}]", "getrf")
-    results = ", ".join("o" + str(i) for i in range(3))
-    text = f"  a = <T>[{b},{m},{n}] parameter(0)\n  c = {made}\n" + elements("c", 3)
-    packed, pivots, info = run(kind, text, results, a)
+    packed, pivots, info = lu(kind, a)
     lower, upper = np.tril(packed, -1)[..., :k] + np.eye(m, k, dtype=a.dtype), np.triu(packed)[:, :k]
     permuted = a.copy()
     for one, swaps in zip(permuted, pivots, strict=True):
@@ -94,6 +91,36 @@ def test_lu(kind: str, sizes: tuple[int, int, int]) -> None:
     agreement.within(product(lower, upper), permuted.astype(np.complex128), bound)
     assert not info.any()
     assert (np.abs(lower) <= 1.5).all()  # |re| + |im| of a complex pivot is the largest, by LAPACK's rule
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lu_of_singular_and_unusual_matrices(kind: str) -> None:
+    """Many small matrices are decomposed by our own code, one by LAPACK."""
+    zeros, ones = np.zeros((3, 3)), np.ones((3, 3))
+    special = [
+        zeros, ones, np.eye(3), np.eye(3)[::-1], np.diag([1.0, 0.0, 0.0]), np.diag([0.0, 0.0, 2.0]),
+        -np.tri(3), np.array([[0.0, 1, 2], [0, 0, 3], [4, 0, 0]]), 1e30 * np.eye(3)[[1, 2, 0]],
+    ]  # fmt: skip
+    a = np.array(special).astype(KINDS[kind])
+    many = lu(kind, a)
+    for number, one in enumerate(a):
+        for got, wanted in zip(many, lu(kind, one[None]), strict=True):
+            agreement.equal(got[number], wanted[0])
+    assert many[2].tolist() == [1, 2, 0, 0, 2, 1, 0, 0, 0]
+
+
+def test_lu_of_matrices_with_nan_ends() -> None:
+    a = np.full((5, 3, 3), np.nan, np.float32)
+    packed, pivots, _ = lu("f32", a)
+    assert np.isnan(packed).any(axis=(1, 2)).all() and ((pivots >= 1) & (pivots <= 3)).all()
+
+
+def lu(kind: str, a: Array) -> Any:
+    b, m, n = a.shape
+    k = min(m, n)
+    made = call("a", f"<T>[{b},{m},{n}], s32[{b},{k}], s32[{b}]", "getrf")
+    text = f"  a = <T>[{b},{m},{n}] parameter(0)\n  c = {made}\n" + elements("c", 3)
+    return run(kind, text, "o0, o1, o2", a)
 
 
 def elements(name: str, count: int, first: int = 0) -> str:
