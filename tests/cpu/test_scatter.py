@@ -1,4 +1,7 @@
-"""scatter with many updates, shared by threads or not, and fused with the producers of its operands."""
+"""scatter with many updates, shared by threads or not, and fused with the producers of its operands.
+
+Threads share updates of few elements in copies of the operand, and otherwise the operand.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ import pytest
 
 import hloom
 from tests import agreement
-from tests.evaluation import evaluate, parse
-from tests.native_runs import agree, draw
+from tests.evaluation import parse
+from tests.native_runs import Native, agree, draw
 from tests.reducers import binary
 
 DTYPES = {"s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "u8": "u1", "s8": "i1", "s16": "i2"}
@@ -27,10 +30,10 @@ TWO = """f {
 """
 
 
-def check(text: str, *arguments: Any) -> None:
-    """Assert that native code agrees whether threads share the work or not."""
-    agree(text, *arguments)
-    agreement.same(hloom.compile(parse(text), backend="cpu")(*arguments), evaluate(text, *arguments))
+def check(text: str, *arguments: Any, rounded: bool = False) -> None:
+    """Assert that native code agrees with the evaluator, and has the same bits if threads share the work."""
+    alone = agree(text, *arguments, rounded=rounded)
+    agreement.same(hloom.compile(parse(text), backend="cpu")(*arguments), alone)
 
 
 def rows(kind: str, index: str, cells: int, updates: int, width: int, f: str) -> str:
@@ -56,18 +59,52 @@ def arrays(kind: str, index: str, cells: int, updates: int, width: int) -> list[
 
 
 @pytest.mark.parametrize("index", ["s32", "u32", "s64", "u64", "u8", "s8", "s16"])
-@pytest.mark.parametrize("updates", [5003, 33003])
-def test_indices_of_every_type(index: str, updates: int) -> None:
-    text = rows("s32", index, 100, updates, 0, binary("add", "s32"))
-    check(text, *arrays("s32", index, 100, updates, 0))
+@pytest.mark.parametrize(("cells", "updates"), [(100, 5003), (100, 33003), (5000, 33003)])
+def test_indices_of_every_type(index: str, cells: int, updates: int) -> None:
+    text = rows("s32", index, cells, updates, 0, binary("add", "s32"))
+    check(text, *arrays("s32", index, cells, updates, 0))
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "c64", "u8", "pred", "f64"])
 @pytest.mark.parametrize("width", [0, 3, 16, 40])
-def test_rows_of_every_type(kind: str, width: int) -> None:
+@pytest.mark.parametrize("cells", [70, 5000])
+def test_rows_of_every_type(kind: str, width: int, cells: int) -> None:
     updates = 4200 if width > 8 else 33000
-    f = binary("or" if kind == "pred" else "add", kind)
-    check(rows(kind, "s32", 70, updates, width, f), *arrays(kind, "s32", 70, updates, width))
+    text = rows(kind, "s32", cells, updates, width, binary("or" if kind == "pred" else "add", kind))
+    rounded = "copies" in kernels_of(text) and kind in ("f32", "f64")
+    check(text, *arrays(kind, "s32", cells, updates, width), rounded=rounded)
+
+
+@pytest.mark.parametrize(("opcode", "kind"), [
+    ("maximum", "f32"), ("minimum", "f64"), ("multiply", "s32"), ("and", "u32"), ("xor", "u8"),
+])  # fmt: skip
+def test_copies_begin_with_the_neutral_element(opcode: str, kind: str) -> None:
+    text = rows(kind, "s32", 33, 40000, 0, binary(opcode, kind))
+    assert "8 copies" in kernels_of(text)
+    check(text, *arrays(kind, "s32", 33, 40000, 0))
+
+
+def test_copies_keep_zeros_and_nan() -> None:
+    text = rows("f32", "s32", 4, 40000, 0, binary("add"))
+    operand = np.array([-0.0, 0.0, -0.0, np.nan], np.float32)
+    updates = np.full(40000, -0.0, np.float32)
+    updates[39999] = np.inf
+    places = (np.arange(40000, dtype=np.int32) % 2)[:, None]
+    places[39999] = 2
+    result = hloom.compile(parse(text), backend="cpu")(operand, places, updates)
+    assert np.signbit(result).tolist()[:3] == [True, False, False]
+    assert np.isinf(result[2]) and np.isnan(result[3])
+
+
+def test_updates_of_one_element() -> None:
+    places = np.full((40000, 1), 3, np.int32)
+    text = rows("s32", "s32", 9, 40000, 0, binary("add", "s32"))
+    check(text, np.zeros(9, np.int32), places, np.ones(40000, np.int32))
+
+
+def kernels_of(text: str) -> str:
+    """Return the descriptions of a program's kernels."""
+    return "; ".join(call.kernel.form for call in Native(parse(text)).program.calls)
 
 
 def test_the_latest_of_many_stays() -> None:

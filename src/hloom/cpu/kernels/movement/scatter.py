@@ -1,7 +1,8 @@
 """Scatter: updates combined in place in row-major order, with vectors along each window.
 
 Threads share large scatters into single rows: each thread reads all indices, in vectors, compacts those in
-its partition of the operand, and applies these updates in order.
+its partition of the operand, and applies these updates in order. Where updates are many and their order does
+not matter, see `scatter_copies`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.compaction import compaction_lanes, compress
-from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I1, I32, I64, Module, Value, make_type
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm import I32, I64, Module, Value, make_type
 from hloom.codegen.loops import (
     LoopKernel,
     begin_kernel,
@@ -23,9 +24,16 @@ from hloom.codegen.loops import (
     vector_lanes,
     work_for_each,
 )
-from hloom.codegen.types import Element
+from hloom.codegen.target import Target
+from hloom.cpu.kernels.movement.scatter_copies import (
+    copies_bytes,
+    emit_combination,
+    emit_copies,
+    scatters_into_copies,
+)
+from hloom.cpu.kernels.movement.scatter_update import UPDATE_WORK, Update
 from hloom.cpu.program import KERNELS, SHARED_WORK, ProgramEmitter
-from hloom.ir.affine import Index, Indices, Variable
+from hloom.ir.affine import Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import parameter_number
@@ -34,8 +42,6 @@ from hloom.runtime.cores import thread_count
 
 LEAST_SHARED: Final = 4096
 """Number of updates from which a second pass over their indices pays."""
-UPDATE_WORK: Final = 4
-"""Work of one update in addition to computing it: index, bounds check, load, combination and store."""
 CHUNK: Final = 1024
 """Number of indices compacted before their updates are applied."""
 LANES: Final = 16
@@ -44,7 +50,13 @@ LONG_WINDOW: Final = 16
 """Minimum work of a window whose index is compacted by AVX2's longer code."""
 
 
-@KERNELS.register("scatter", fuses=True)
+def workspace_bytes(i: HloInstruction, target: Target) -> int:
+    """Return the bytes of the copies of a scatter into copies; 0 for others."""
+    scatter = KERNELS.hero(i)
+    return copies_bytes(scatter) if scatters_into_copies(scatter) else 0
+
+
+@KERNELS.register("scatter", fuses=True, workspace=workspace_bytes)
 def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Copy operands that must be preserved, then update the copies."""
     i = plan.instruction
@@ -58,6 +70,13 @@ def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
             program.copy_bytes(program.pointer(source), view.pointer, program.leaf_size(i, index))
     updates = scatter.operands[count + 1]
     if 0 in (*updates.shape.dimensions, *scatter.operands[0].shape.dimensions):
+        return
+    if plan.workspace:
+        copies, result = program.workspace(i), program.pointer(i)
+        kernel = program.shared(lambda name: emit_copies(program.module, name, plan))
+        program.call(i, kernel, [copies, *program.input_pointers(i)])
+        kernel = program.shared(lambda name: emit_combination(program.module, name, scatter))
+        program.call(i, kernel, [result, copies])
         return
     kernel = program.shared(lambda name: _Kernel(program.module, name, plan).emit())
     program.call(i, kernel, [*(program.pointer(i, index) for index in results), *program.input_pointers(i)])
@@ -87,7 +106,7 @@ class _Kernel:
         self.lane = lane
         lanes = vector_lanes([*self.operands, *updates], lane.trips) if lane is not None else 0
         self.elements = Elements(self.f, lanes, self.views)
-        self.body = _Body(self.elements, i, arrays[:count], self.variables)
+        self.body = Update(self.elements, i, arrays[:count], self.variables)
         self.batch = [v for d, v in enumerate(self.variables) if d not in windows]
         self.inner = [v for d, v in enumerate(self.variables) if d in windows and v is not lane]
         self.outer = self.batch
@@ -210,7 +229,7 @@ class _Kernel:
         wide = Variable(last.extent, "w")
         wide.is_lane = True
         e = Elements(f, lanes, self.views)
-        body = _Body(e, self.i, [], [wide if v is last else v for v in self.variables])
+        body = Update(e, self.i, [], [wide if v is last else v for v in self.variables])
         steps = f.constant(I32.vector(lanes), list(range(lanes)))
         first = self.begin.cast("trunc", I32).splat(lanes)
         count = (self.end - self.begin).cast("trunc", I32).splat(lanes)
@@ -242,103 +261,3 @@ class _Kernel:
 def _minor_window(operation: Scatter, rank: int) -> bool:
     """Return whether windows extend along the minor dimension of the operand."""
     return rank - 1 not in (*operation.inserted_window_dims, *operation.input_batching_dims)
-
-
-class _Body:
-    """Emits one update element, or a vector of them along the window."""
-
-    def __init__(
-        self, elements: Elements, i: HloInstruction, results: list[View], variables: list[Variable]
-    ) -> None:
-        self.e, self.i, self.results, self.variables = elements, i, results, variables
-        self.operation = operation_of(i, Scatter)
-        self.count = len(i.operands) // 2
-
-    def components(self) -> list[tuple[int, Value, bool]]:
-        """Return the operand dimensions of the index vector, its elements, and true if they are signed."""
-        operation = self.operation
-        indices = self.i.operands[self.count]
-        batch = [Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
-        checks: list[tuple[int, Value, bool]] = []
-        for number, dimension in enumerate(operation.scatter_dims_to_operand_dims):
-            position = [*batch]
-            if operation.index_vector_dim < indices.shape.rank:
-                position.insert(operation.index_vector_dim, Index(number))
-            value = self.e.element(indices, tuple(position))
-            assert isinstance(value, Value)
-            checks.append((dimension, value, indices.shape.element_type.is_signed))
-        return checks
-
-    def starts(self) -> dict[int, Value]:
-        """Return the start given by an index vector component in each operand dimension, not clamped."""
-        starts: dict[int, Value] = {}
-        for dimension, value, signed in self.components():
-            wide = value if value.type is I64 else value.cast("sext" if signed else "zext", I64)
-            if value.type is I64 and not signed:  # the upper half of u64 is out of bounds, not negative
-                wide = self.e.function.intrinsic("umin", value, self.e.function.constant(I64, 1 << 62))
-            starts[dimension] = wide
-        return starts
-
-    def wide_starts(self) -> tuple[dict[int, Value], Value]:
-        """Return the starts of a vector of windows as i32, and the in-bounds mask; others are undefined."""
-        e = self.e
-        starts: dict[int, Value] = {}
-        inside = e.function.constant(I1.vector(e.lanes), 1)
-        for dimension, value, signed in self.components():
-            start = e.wide(value)
-            if start.type.scalar not in (I32, I64):
-                start = start.cast("sext" if signed else "zext", I32)
-            size = self.i.operands[0].shape.dimensions[dimension]
-            inside = inside & start.compare("ult", size)
-            starts[dimension] = start if start.type.scalar is I32 else start.cast("trunc", I32)
-        return starts, inside
-
-    def inside(self, starts: dict[int, Value]) -> Value | None:
-        """Return the condition that a window lies entirely inside the operand; None if it always does."""
-        dimensions, sizes = self.results[0].dimensions, self.window_sizes()
-        condition: Value | None = None
-        for d, start in starts.items():
-            fits = start.compare("ule", dimensions[d] - sizes[d])
-            condition = fits if condition is None else condition & fits
-        return condition
-
-    def window_sizes(self) -> list[int]:
-        """Return the size of a window in every dimension of the operand."""
-        operation = self.operation
-        dropped = (*operation.inserted_window_dims, *operation.input_batching_dims)
-        windows = operation.update_window_dims
-        sizes = iter([self.variables[d].extent for d in windows])
-        return [1 if d in dropped else next(sizes) for d in range(len(self.results[0].dimensions))]
-
-    def place(self, starts: dict[int, Value]) -> Indices:
-        """Return the operand index of the current element of a window that lies inside the operand."""
-        operation = self.operation
-        dimensions, sizes = self.results[0].dimensions, self.window_sizes()
-        batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
-        windows = operation.update_window_dims
-        window = iter([self.variables[d] for d in windows])
-        indices: list[Index] = []
-        for d, size in enumerate(dimensions):
-            index = Index(0)
-            if d in operation.input_batching_dims:
-                number: int = operation.input_batching_dims.index(d)
-                dimension: int = operation.scatter_indices_batching_dims[number]
-                vector_dim: int = operation.index_vector_dim
-                index = Index.of(batch[dimension - (dimension > vector_dim)])
-            elif d not in operation.inserted_window_dims:
-                index = Index.of(next(window))
-            if d in starts:
-                index = index + self.e.opaque(starts[d], size - sizes[d] + 1)
-            indices.append(index)
-        return tuple(indices)
-
-    def run(self, starts: dict[int, Value]) -> None:
-        """Combine and store."""
-        e, position = self.e, self.place(starts)
-        here = tuple(Index.of(v) for v in self.variables)
-        updates = self.i.operands[self.count + 1 :]
-        old: list[Element] = [e.load(result, position) for result in self.results]
-        new = [e.element(update, here) for update in updates]
-        combined = e.apply(self.i.called_computations[0], [*old, *new])
-        for result, value in zip(self.results, combined, strict=True):
-            e.store(result, position, value)

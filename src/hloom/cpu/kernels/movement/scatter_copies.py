@@ -1,0 +1,133 @@
+"""Scatter into copies: each share of the updates into an array of its own, then all arrays into the result.
+
+Many updates of few elements, as in a histogram, run so: no thread reads indices of another's updates, and one
+update is a load, a combination and a store. The shares do not depend on the number of threads, and neither
+does the order of rounded sums.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hloom.analysis.instructions import operation_of
+from hloom.codegen.combining import neutral_element
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.llvm import I8, I64, Module, Value
+from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, outer_loops, vector_lanes, work_for_each
+from hloom.codegen.types import constant, storage_bytes
+from hloom.cpu.kernels.movement.scatter_update import UPDATE_WORK, Update
+from hloom.cpu.program import SHARED_WORK
+from hloom.ir.affine import Index, Variable
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.gather_scatter import Scatter
+from hloom.plan.kernel import KernelPlan
+from hloom.shape.shape import Shape
+
+SHARES: Final = 8
+LEAST_UPDATES: Final = 4
+"""Updates for each element of the operand from which clearing and adding copies, in vectors, is cheap."""
+MOST_BYTES: Final = 1 << 18
+"""Bytes of a copy, which stays in the second-level cache."""
+
+
+def scatters_into_copies(scatter: HloInstruction) -> bool:
+    """Return whether a scatter combines single elements in any order, many more than its operand has.
+
+    Narrow floats keep their order: a sum of thousands depends on it in all of its digits.
+    """
+    operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
+    kind, operation = operand.element_type, operation_of(scatter, Scatter)
+    if scatter.shape.is_tuple or operation.input_batching_dims or (kind.is_floating and kind.bits < 32):
+        return False
+    windows = [updates.dimensions[d] for d in operation.update_window_dims]
+    return (
+        operand.element_count * LEAST_UPDATES <= updates.element_count
+        and updates.element_count * UPDATE_WORK >= SHARED_WORK
+        and _bytes(operand) <= MOST_BYTES
+        and math.prod(windows) == 1
+        and max(updates.dimensions) >= SHARES
+        and neutral_element(scatter.called_computations[0], kind) is not None
+    )
+
+
+def copies_bytes(scatter: HloInstruction) -> int:
+    """Return the bytes of all copies."""
+    return SHARES * _bytes(scatter.operands[0].shape)
+
+
+def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
+    """Emit the kernel (copies, inputs..., begin, end) over the shares: clear a copy, update it."""
+    scatter, inputs = plan.hero, plan.parts.inputs
+    operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
+    f, (space, *arrays), begin, end = begin_kernel(module, name, [operand, *(i.shape for i in inputs)])
+    elements = Elements(f, 0, dict(zip(inputs, arrays, strict=True)))
+    variables = [Variable(size, "u") for size in updates.dimensions]
+    shared = max(variables, key=lambda v: v.trips)
+    size = -(-shared.trips // SHARES)
+    with f.loop(begin, end) as share, elements.scope():
+        copy = _copy(space.pointer, operand, share.index)
+        _clear(elements, copy, scatter)
+        low = share.index * size
+        high = f.intrinsic("smin", low + size, f.constant(I64, shared.trips))
+        update = Update(elements, scatter, [copy], variables)
+        loops = [shared, *(v for v in variables if v is not shared)]
+        with outer_loops(f, loops, low, high), elements.scope():
+            starts = update.starts()
+            inside = update.inside(starts)
+            assert inside is not None
+            with f.when(inside), elements.scope():
+                update.run(starts)
+    f.finish()
+    for_each = UPDATE_WORK + work_for_each([m for m in plan.parts.members if m is not scatter])
+    return LoopKernel(name, SHARES, 1, for_each * updates.element_count, f"{SHARES} copies")
+
+
+def emit_combination(module: Module, name: str, scatter: HloInstruction) -> LoopKernel:
+    """Emit the kernel (result, copies, begin, end): combine all copies into the result, in their order."""
+    operand = scatter.operands[0].shape
+    f, (result, space), begin, end = begin_kernel(module, name, [operand, operand])
+    position = Variable(operand.element_count)
+    lanes = vector_lanes([scatter.operands[0]], position.trips)
+    elements = Elements(f, lanes, {})
+    here = (Index.of(position),)
+
+    def body() -> None:
+        value = elements.load(_flat(result.pointer, operand), here)
+        for share in range(SHARES):
+            copy = _flat(_copy(space.pointer, operand, f.constant(I64, share)).pointer, operand)
+            addend = elements.load(copy, here)
+            (value,) = elements.apply(scatter.called_computations[0], [value, addend])
+        elements.store(_flat(result.pointer, operand), here, value)
+
+    loop_nest(elements, [position], body, begin, end, is_aligned=False)
+    f.finish()
+    return LoopKernel(name, position.trips, max(lanes, 1), SHARES * position.trips)
+
+
+def _bytes(operand: Shape) -> int:
+    """Return the bytes of a copy, a multiple of a cache line."""
+    return -(-operand.element_count * storage_bytes(operand.element_type) // 64) * 64
+
+
+def _copy(space: Value, operand: Shape, number: Value) -> View:
+    """Return a copy as an array."""
+    return View.of(space.function.offset(space, number * _bytes(operand), I8), operand)
+
+
+def _flat(pointer: Value, operand: Shape) -> View:
+    """Return an array as a row of its elements."""
+    return View(pointer, operand.element_type, (math.prod(operand.dimensions),))
+
+
+def _clear(elements: Elements, copy: View, scatter: HloInstruction) -> None:
+    """Fill a copy with the neutral element."""
+    operand = scatter.operands[0].shape
+    neutral = neutral_element(scatter.called_computations[0], operand.element_type)
+    assert neutral is not None
+    position = Variable(operand.element_count)
+    lanes = vector_lanes([scatter.operands[0]], position.trips)
+    wide = Elements(elements.function, lanes, {})
+    value = constant(elements.function, operand.element_type, neutral, lanes)
+    here = (Index.of(position),)
+    loop_nest(wide, [position], lambda: wide.store(_flat(copy.pointer, operand), here, value))

@@ -1,0 +1,121 @@
+"""One update of a scatter: its start in the operand, the bounds check, and the combination in place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.analysis.instructions import operation_of
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.llvm import I1, I32, I64, Value
+from hloom.codegen.types import Element
+from hloom.ir.affine import Index, Indices, Variable
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.gather_scatter import Scatter
+
+UPDATE_WORK: Final = 4
+"""Work of one update in addition to computing it: index, bounds check, load, combination and store."""
+
+
+class Update:
+    """Emits one element of a scatter's updates, or a vector of them along the window.
+
+    Attributes:
+        results: the arrays that are updated.
+        variables: the index of the element in the updates.
+    """
+
+    def __init__(
+        self, elements: Elements, i: HloInstruction, results: list[View], variables: list[Variable]
+    ) -> None:
+        self.e, self.i, self.results, self.variables = elements, i, results, variables
+        self.operation = operation_of(i, Scatter)
+        self.count = len(i.operands) // 2
+
+    def components(self) -> list[tuple[int, Value, bool]]:
+        """Return the operand dimensions of the index vector, its elements, and true if they are signed."""
+        operation = self.operation
+        indices = self.i.operands[self.count]
+        batch = [Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
+        checks: list[tuple[int, Value, bool]] = []
+        for number, dimension in enumerate(operation.scatter_dims_to_operand_dims):
+            position = [*batch]
+            if operation.index_vector_dim < indices.shape.rank:
+                position.insert(operation.index_vector_dim, Index(number))
+            value = self.e.element(indices, tuple(position))
+            assert isinstance(value, Value)
+            checks.append((dimension, value, indices.shape.element_type.is_signed))
+        return checks
+
+    def starts(self) -> dict[int, Value]:
+        """Return the start given by an index vector component in each operand dimension, not clamped."""
+        starts: dict[int, Value] = {}
+        for dimension, value, signed in self.components():
+            wide = value if value.type is I64 else value.cast("sext" if signed else "zext", I64)
+            if value.type is I64 and not signed:  # the upper half of u64 is out of bounds, not negative
+                wide = self.e.function.intrinsic("umin", value, self.e.function.constant(I64, 1 << 62))
+            starts[dimension] = wide
+        return starts
+
+    def wide_starts(self) -> tuple[dict[int, Value], Value]:
+        """Return the starts of a vector of windows as i32, and the in-bounds mask; others are undefined."""
+        e = self.e
+        starts: dict[int, Value] = {}
+        inside = e.function.constant(I1.vector(e.lanes), 1)
+        for dimension, value, signed in self.components():
+            start = e.wide(value)
+            if start.type.scalar not in (I32, I64):
+                start = start.cast("sext" if signed else "zext", I32)
+            size = self.i.operands[0].shape.dimensions[dimension]
+            inside = inside & start.compare("ult", size)
+            starts[dimension] = start if start.type.scalar is I32 else start.cast("trunc", I32)
+        return starts, inside
+
+    def inside(self, starts: dict[int, Value]) -> Value | None:
+        """Return the condition that a window lies entirely inside the operand; None if it always does."""
+        dimensions, sizes = self.results[0].dimensions, self.window_sizes()
+        condition: Value | None = None
+        for d, start in starts.items():
+            fits = start.compare("ule", dimensions[d] - sizes[d])
+            condition = fits if condition is None else condition & fits
+        return condition
+
+    def window_sizes(self) -> list[int]:
+        """Return the size of a window in every dimension of the operand."""
+        operation = self.operation
+        dropped = (*operation.inserted_window_dims, *operation.input_batching_dims)
+        windows = operation.update_window_dims
+        sizes = iter([self.variables[d].extent for d in windows])
+        return [1 if d in dropped else next(sizes) for d in range(len(self.results[0].dimensions))]
+
+    def place(self, starts: dict[int, Value]) -> Indices:
+        """Return the operand index of the current element of a window that lies inside the operand."""
+        operation = self.operation
+        dimensions, sizes = self.results[0].dimensions, self.window_sizes()
+        batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
+        windows = operation.update_window_dims
+        window = iter([self.variables[d] for d in windows])
+        indices: list[Index] = []
+        for d, size in enumerate(dimensions):
+            index = Index(0)
+            if d in operation.input_batching_dims:
+                number: int = operation.input_batching_dims.index(d)
+                dimension: int = operation.scatter_indices_batching_dims[number]
+                vector_dim: int = operation.index_vector_dim
+                index = Index.of(batch[dimension - (dimension > vector_dim)])
+            elif d not in operation.inserted_window_dims:
+                index = Index.of(next(window))
+            if d in starts:
+                index = index + self.e.opaque(starts[d], size - sizes[d] + 1)
+            indices.append(index)
+        return tuple(indices)
+
+    def run(self, starts: dict[int, Value]) -> None:
+        """Combine and store."""
+        e, position = self.e, self.place(starts)
+        here = tuple(Index.of(v) for v in self.variables)
+        updates = self.i.operands[self.count + 1 :]
+        old: list[Element] = [e.load(result, position) for result in self.results]
+        new = [e.element(update, here) for update in updates]
+        combined = e.apply(self.i.called_computations[0], [*old, *new])
+        for result, value in zip(self.results, combined, strict=True):
+            e.store(result, position, value)
