@@ -164,3 +164,40 @@ def test_images_of_a_few_channels_are_interpolated_in_one_kernel() -> None:
     agree(text, x, rng.integers(-3, 70, (40, 64, 2)).astype(np.int32), w)
     entry = compiled(text).optimized.entry
     assert [i.opcode for i in entry.post_order() if i.opcode not in ("parameter", "constant")] == ["fusion"]
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "s8", "c64", "pred", "f64"])
+@pytest.mark.parametrize(("n", "period"), [(1, 2), (40, 2), (37, 3), (33, 4), (20, 16), (9, 17)])
+def test_padding_between_elements(kind: str, n: int, period: int) -> None:
+    """`lax.associative_scan` joins its halves so: each array is spread, and the sum of them taken."""
+    operator = "or" if kind == "pred" else "add"
+    names = [f"x{k}" for k in range(min(period, 4))]
+    lines = [f"{x} = {kind}[3,{n}] parameter({k})" for k, x in enumerate(names)]
+    for k, x in enumerate(names):
+        padding = f"0_0x{k}_{period - 1 - k}_{period - 1}"
+        lines.append(f"p{k} = {kind}[3,{n * period}] pad({x}, z), padding={padding}")
+        if k:
+            sum_of = f"p{k}, {f'sum{k - 1}' if k > 1 else 'p0'}"
+            lines.append(f"sum{k} = {kind}[3,{n * period}] {operator}({sum_of})")
+    zero = "false" if kind == "pred" else "0" if kind[0] == "s" else "(0, 0)" if kind == "c64" else "0"
+    lines[-1] = f"ROOT {lines[-1]}"
+    text = "\n".join([f"z = {kind}[] constant({zero})", *lines])
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+@pytest.mark.parametrize("padding", ["1_0_1", "-1_1_1", "-3_3_1", "2_3_2", "0_0_2", "-2_-1_1"])
+def test_padding_that_begins_anywhere(padding: str) -> None:
+    low, high, interior = map(int, padding.split("_"))
+    size = 24 + 23 * interior + low + high
+    text = f"""
+      x = f32[24] parameter(0)
+      y = f32[{size}] parameter(1)
+      z = f32[] constant(3)
+      p = f32[{size}] pad(x, z), padding={padding}
+      s = f32[{size - 1}] slice(p), slice={{[0:{size - 1}]}}
+      t = f32[{size - 1}] slice(y), slice={{[1:{size}]}}
+      u = f32[{size - 1}] multiply(s, t)
+      o = f32[1] slice(y), slice={{[0:1]}}
+      v = f32[{size}] concatenate(o, u), dimensions={{0}}
+      ROOT r = (f32[{size}], f32[{size}]) tuple(p, v)"""
+    agree(text, *arguments(np.random.default_rng(0), text))

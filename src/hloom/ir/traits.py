@@ -165,6 +165,10 @@ class Traits:
             return leading
         return 0 if self.aliases_operand else None
 
+    def loop_dimensions(self, shape: Shape) -> Sequence[int]:
+        """Return the dimensions of a result, divided where elements at a regular distance are alike."""
+        return shape.dimensions
+
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Return the number of additions, multiplications, comparisons and similar operations of one run.
 

@@ -325,6 +325,14 @@ class Pad(Movement):
         element_type = joint_element_type(self.opcode, (operand, padding_value))
         return Shape(element_type, sizes, operand.dynamic_dimensions)
 
+    def loop_dimensions(self, shape: Shape) -> Sequence[int]:
+        """Return the dimensions, those with interior padding divided by its period where that is whole."""
+        split: list[int] = []
+        for size, d in zip(shape.dimensions, self.padding, strict=True):
+            period = d.interior + 1
+            split += [size // period, period] if d.interior and size % period == 0 else [size]
+        return split
+
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
     ) -> Steps[Condition, Element]:
@@ -336,6 +344,7 @@ class Pad(Movement):
         for index, d, size in zip(indices, self.padding, operand.shape.dimensions, strict=True):
             place = index - d.low
             is_padding = is_padding or place.maximum() < 0 or place.minimum() >= dilate(size, d.interior + 1)
+            is_padding = is_padding or _is_between(place, d.interior + 1)
             index, condition = undilated(x, place, d.interior + 1, size)
             source.append(index)
             inside = x.both(inside, condition)
@@ -362,6 +371,12 @@ class Pad(Movement):
             target.append(slice(at, at + max(0, end - first - 1) * step + (end > first), step))
         result[tuple(target)] = operand[tuple(source)]
         return result
+
+
+def _is_between(place: Index, step: int) -> bool:
+    """Return whether no multiple of the step is among the values of an index."""
+    quotient = place.divide(step)
+    return quotient is not None and (place - quotient * step).minimum() > 0
 
 
 @operation("concatenate", "*operands")

@@ -36,8 +36,9 @@ def accesses_of(
 def unmerged_space(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
 ) -> Space:
-    """Return the iteration space of a kernel, split where its reshapes require, without merged loops."""
-    shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
+    """Return the iteration space of a kernel, split where its members require, without merged loops."""
+    arrays = [i for i in (*members, *inputs) if i.shape.is_array]
+    shapes = [i.operation.loop_dimensions(i.shape) for i in arrays]
     return split_space(result_shapes(roots)[0].dimensions, shapes)
 
 
