@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloom.cpu.kernels.fourier.fourier import STACK_BYTES
+from hloom.cpu.kernels.fourier.axes import STACK_BYTES
 from hloom.passes.expand import fft_decomposer
 from tests.native_runs import agree, compiled
 

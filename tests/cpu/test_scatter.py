@@ -104,7 +104,7 @@ def test_updates_of_one_element() -> None:
 
 def kernels_of(text: str) -> str:
     """Return the descriptions of a program's kernels."""
-    return "; ".join(call.kernel.form for call in Native(parse(text)).program.calls)
+    return "; ".join(call.kernel.form for call in Native(parse(text)).program.calls if call.kernel)
 
 
 def test_the_latest_of_many_stays() -> None:

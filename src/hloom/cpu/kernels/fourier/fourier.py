@@ -8,139 +8,36 @@ transform is the forward one with the real and imaginary parts exchanged in oper
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from hloom.analysis.instructions import operation_of
-from hloom.codegen.llvm import F32, F64, I1, I8, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm import F32, I1, I8, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.llvm.memory import fill_bytes, gather, masked_load, masked_store, scatter
+from hloom.codegen.llvm.values import select_lanes
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.target import Target
+from hloom.cpu.kernels.fourier.axes import (
+    AxisTransform,
+    area_count,
+    axes_of,
+    group_count,
+    lanes_of,
+    slot_bytes,
+    slot_count,
+    within_bytes,
+)
 from hloom.cpu.kernels.fourier.butterflies import Pair, multiply, radices, transform
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
-from hloom.operations.linear_algebra import Fft
 from hloom.passes.expand.fft_decomposer import is_small
 from hloom.plan.kernel import KernelPlan
-from hloom.records import dataclass
-from hloom.shape.element_type import C64
-from hloom.shape.element_type import F32 as REAL32
 
 Load: TypeAlias = Callable[[Value], Pair]
 Store: TypeAlias = Callable[[Value, Pair], None]
-
-STACK_BYTES: Final = 1 << 20
-"""Bytes of stack that the passes may use; bounds the number of lanes."""
-SLOTS: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class AxisTransform:
-    """The transforms along one dimension.
-
-    Attributes:
-        part: f32 or f64.
-        length: length of the signal.
-        outer, inner: products of the dimensions before and after the transformed one.
-        inverse: exchange the parts, and divide by the length.
-        source: form of the operand: ``complex``, ``real``, or ``half`` of a Hermitian spectrum.
-        target: form of the result, one of the same names.
-        vector_bytes: bytes of a vector.
-    """
-
-    part: Type
-    length: int
-    outer: int
-    inner: int
-    inverse: bool
-    source: str = "complex"
-    target: str = "complex"
-    vector_bytes: int = 64
-
-    @property
-    def lanes(self) -> int:
-        """Return the number of lanes of a whole vector."""
-        return self.vector_bytes // self.part.size
-
-    @property
-    def within(self) -> bool:
-        """Return whether lanes run along the transform itself."""
-        return self.inner == 1 and self.length % (self.lanes * self.lanes) == 0
-
-    @property
-    def half(self) -> int:
-        """Return the number of elements of half a spectrum."""
-        return self.length // 2 + 1
-
-    def elements(self, form: str) -> int:
-        """Return the number of values of type ``part`` along the dimension in one of the forms."""
-        return {"complex": 2 * self.length, "real": self.length, "half": 2 * self.half}[form]
-
-
-def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
-    """Return the transforms of an instruction, in execution order.
-
-    The order of sums depends on the number of lanes. Registers hold a first pass of as many vectors as a
-    vector has lanes: of AVX2 8, which takes half the time of 16 vectors of two registers each.
-    """
-    vector_bytes = 32 if machine.partial_sum_bytes == 32 else 64
-    operation = operation_of(i, Fft)
-    lengths, kind = operation.fft_length, operation.fft_type
-    part = F32 if i.shape.element_type in (C64, REAL32) else F64
-    spectrum = i.operands[0].shape.dimensions if kind == "IRFFT" else i.shape.dimensions
-    rank = len(spectrum)
-    axes: list[AxisTransform] = []
-    for number, length in enumerate(lengths):
-        dimension = rank - len(lengths) + number
-        outer, inner = math.prod(spectrum[:dimension]), math.prod(spectrum[dimension + 1 :])
-        last = number == len(lengths) - 1
-        source = "real" if last and kind == "RFFT" else "half" if last and kind == "IRFFT" else "complex"
-        target = "half" if last and kind == "RFFT" else "real" if last and kind == "IRFFT" else "complex"
-        axes.append(AxisTransform(part, length, outer, inner, kind[0] == "I", source, target, vector_bytes))
-    return axes if kind == "IRFFT" else axes[::-1]
-
-
-def _within_bytes(axis: AxisTransform) -> int:
-    """Return the bytes of scratch memory of one transform along lanes: two areas."""
-    return 4 * axis.part.size * axis.length
-
-
-def _lanes(axis: AxisTransform) -> int:
-    """Return the number of transforms per group, bounded by their count and by the stack."""
-    lanes = axis.lanes
-    many = axis.outer if axis.inner == 1 else axis.inner
-    while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
-        lanes //= 2
-    return lanes
-
-
-def _areas(axis: AxisTransform) -> int:
-    """Return the bytes of scratch memory per lane."""
-    passes = len(radices(axis.length) or ())
-    return max(0, min(2, passes - 1)) * 2 * axis.length * axis.part.size
-
-
-def _slot_bytes(axis: AxisTransform) -> int:
-    """Return the bytes of scratch memory of one group of transforms; 0 if it fits on the stack."""
-    size = _within_bytes(axis) if axis.within else _areas(axis) * _lanes(axis)
-    return size if size > STACK_BYTES else 0
-
-
-def _groups(axis: AxisTransform) -> int:
-    """Return the number of vectors of adjacent transforms."""
-    return -(-(axis.outer if axis.inner == 1 else axis.inner) // _lanes(axis))
-
-
-def _slots(axis: AxisTransform) -> int:
-    """Return the number of scratch areas, bounded by the number of groups."""
-    if axis.within:
-        return min(SLOTS, axis.outer)
-    return min(SLOTS, _groups(axis) * (1 if axis.inner == 1 else axis.outer))
 
 
 def workspace_bytes(i: HloInstruction, machine: Target) -> int:
@@ -148,11 +45,11 @@ def workspace_bytes(i: HloInstruction, machine: Target) -> int:
     if not i.shape.element_count or is_small(i):
         return 0
     axes = axes_of(i, machine)
-    return max(_slots(axis) * _slot_bytes(axis) for axis in axes) + _spectrum_bytes(i, axes)
+    return max(slot_count(axis) * slot_bytes(axis) for axis in axes) + _spectrum_bytes(i, axes)
 
 
 def _spectrum_bytes(i: HloInstruction, axes: Sequence[AxisTransform]) -> int:
-    if len(axes) == 1 or axes[-1].source != "half":
+    if len(axes) == 1 or axes[-1].source not in ("half", "spectrum"):
         return 0
     return -(-2 * axes[0].part.size * i.operands[0].shape.element_count // 64) * 64
 
@@ -189,7 +86,7 @@ def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
     trips = emitter.emit()
     function.finish()
     work = 2 * axis.outer * axis.inner * axis.length * max(1, axis.length.bit_length())
-    form = "lanes along the transform" if axis.within else f"{_lanes(axis)} transforms at a time"
+    form = "lanes along the transform" if axis.within else f"{lanes_of(axis)} transforms at a time"
     return LoopKernel(name, trips, 1, work, form)
 
 
@@ -208,6 +105,7 @@ class _Transform:
         self.lanes, self.wide, self.unit, self.apart = lanes, axis.part.vector(lanes), unit, apart
         self.source, self.target, self.space, self.begin, self.end = function.parameters
         self.part, self.n = axis.part, axis.length
+        self.n_value = function.constant(I64, self.n)
 
     def table(self, n: int, radix: int, *, planar: bool) -> Value:
         """Return a pass's twiddles, exp(-2 pi i p k / n): by p, k > 0, part; planar: by k, part, p."""
@@ -233,6 +131,37 @@ class _Transform:
     def begun(self, pair: Pair) -> Pair:
         """Exchange the parts of an operand element if the transform is inverse."""
         return (pair[1], pair[0]) if self.axis.inverse else pair
+
+    def half_turns(self) -> Value:
+        """Return exp(-pi i k / n) for 0 <= k <= n: the real parts, then the imaginary ones."""
+        dtype = np.float32 if self.part is F32 else np.float64
+        angle: Array = -np.pi * np.arange(self.n + 1) / self.n
+        name = f"half_turns_{self.part.suffix}_{self.n}"
+        self.module.constant_bytes(name, np.stack([np.cos(angle), np.sin(angle)]).astype(dtype).tobytes())
+        return self.f.address(name)
+
+    def joined(self, a: Pair, b: Pair, w: Pair) -> Pair:
+        """Return element k of the spectrum of the pairs' numbers.
+
+        It is e + w o of the transforms of the even ones, e = (a + b*) / 2, and of the odd ones,
+        o = (a - b*) / 2i.
+
+        Args:
+            a, b: the elements k and n - k of the transform of the pairs.
+            w: exp(-pi i k / n).
+        """
+        even = (a[0] + b[0]) * 0.5, (a[1] - b[1]) * 0.5
+        odd = multiply(self.f, ((a[1] + b[1]) * 0.5, (b[0] - a[0]) * 0.5), w)
+        return even[0] + odd[0], even[1] + odd[1]
+
+    def separated(self, a: Pair, b: Pair, w: Pair) -> Pair:
+        """Return element k of the transform of pairs, e + i o, from those of their numbers' spectrum.
+
+        This is the reverse of `joined`.
+        """
+        even = (a[0] + b[0]) * 0.5, (a[1] - b[1]) * 0.5
+        odd = multiply(self.f, ((a[0] - b[0]) * 0.5, (a[1] + b[1]) * 0.5), (w[0], -w[1]))
+        return even[0] - odd[1], even[1] + odd[0]
 
     def reader(self, area: Value) -> Load:
         """Return the accessor that loads a vector of real parts and one of imaginary parts from scratch."""
@@ -281,22 +210,22 @@ class _SideBySide(_Transform):
     """Emits transforms with one transform per lane: neighboring columns, or rows, which are gathered."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
-        lanes = _lanes(axis)
+        lanes = lanes_of(axis)
         super().__init__(module, function, axis, lanes, axis.part.vector(lanes), 1)
         self.rows = axis.inner == 1
         factors = radices(self.n)
         assert factors is not None
         self.radices = factors
-        count = max(0, min(2, len(factors) - 1))
-        if not _slot_bytes(axis):
+        if not slot_bytes(axis):
+            count = area_count(axis, len(factors))
             self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
 
     def emit(self) -> int:
         """Emit a loop over vectors of transforms, or over slots of them; return the end of its range."""
         f, axis = self.f, self.axis
-        groups = _groups(axis)
+        groups = group_count(axis)
         total = groups if self.rows else groups * axis.outer
-        size, slots = _slot_bytes(axis), _slots(axis)
+        size, slots = slot_bytes(axis), slot_count(axis)
         with f.loop(self.begin, self.end) as loop:
             if not size:
                 self.numbered(loop.index, groups)
@@ -330,12 +259,30 @@ class _SideBySide(_Transform):
         if not self.radices:
             self.write(f.constant(I64, 0), self.read(f.constant(I64, 0)))
         for number, radix in enumerate(self.radices):
-            last = number == len(self.radices) - 1
-            store: Store = self.write if last else self.writer(self.areas[number % 2])
+            writes = number == len(self.radices) - 1 and self.axis.target != "spectrum"
+            store: Store = self.write if writes else self.writer(self.areas[number % 2])
             self.vertical_pass(n, s, radix, 1, load, store)
-            if not last:
+            if not writes:
                 load = self.reader(self.areas[number % 2])
             n, s = n // radix, s * radix
+        if self.axis.target == "spectrum":
+            self.join(load)
+
+    def join(self, load: Load) -> None:
+        """Store the spectrum of the real numbers of which the transformed ones are pairs."""
+        f, zero = self.f, self.f.constant(I64, 0)
+        with f.loop(0, self.n + 1) as loop:
+            k, opposite = loop.index, self.n_value - loop.index
+            a = load(k.compare("eq", self.n).select(zero, k))
+            b = load(opposite.compare("eq", self.n).select(zero, opposite))
+            values = list(self.joined(a, b, self.half_turn(k)))
+            self.put(k, values, self.axis.elements("spectrum"))
+
+    def half_turn(self, k: Value) -> Pair:
+        """Return exp(-pi i k / n) in every lane."""
+        address = self.at(self.half_turns(), k)
+        w = self.f.load(self.part, address), self.f.load(self.part, self.at(address, self.n + 1))
+        return w[0].splat(self.lanes), w[1].splat(self.lanes)
 
     # -- operand and result
 
@@ -346,6 +293,8 @@ class _SideBySide(_Transform):
             return self.begun((real, self.f.constant(self.wide, 0.0)))
         if self.axis.source == "half":
             return self.begun(self.read_half(index))
+        if self.axis.source == "spectrum":
+            return self.begun(self.read_spectrum(index))
         real, imaginary = self.numbers(self.source, index, 2, self.axis.elements("complex"))
         return self.begun((real, imaginary))
 
@@ -358,6 +307,13 @@ class _SideBySide(_Transform):
         alone = position.compare("eq", 0) | (position + position).compare("eq", self.n)
         imaginary = mirrored.splat(self.lanes).select(-imaginary, imaginary)
         return real, alone.splat(self.lanes).select(0.0, imaginary)
+
+    def read_spectrum(self, index: Value) -> Pair:
+        """Load an element of the transform of pairs, from their spectrum."""
+        row, alone = self.axis.elements("spectrum"), index.compare("eq", 0).splat(self.lanes)
+        a, b = (self.numbers(self.source, k, 2, row) for k in (index, self.n_value - index))
+        a, b = ((real, alone.select(0.0, imaginary)) for real, imaginary in (a, b))
+        return self.separated(a, b, self.half_turn(index))
 
     def numbers(self, base: Value, index: Value, width: int, row: int) -> list[Value]:
         """Load one or two values of every transform; ``row``: values along the whole dimension."""
@@ -416,9 +372,9 @@ class _Within(_Transform):
         assert factors is not None
         self.radices = factors
         size = 2 * self.n // self.lanes
-        self.on_stack = not _slot_bytes(axis)
+        self.on_stack = not slot_bytes(axis)
         if self.on_stack:
-            self.areas = [function.allocate(self.wide, size) for _ in range(min(2, len(factors) - 1))]
+            self.areas = [function.allocate(self.wide, size) for _ in range(area_count(axis, len(factors)))]
 
     def emit(self) -> int:
         """Emit a loop over transforms, or over slots of them; return the end of its range."""
@@ -427,9 +383,9 @@ class _Within(_Transform):
             with f.loop(self.begin, self.end) as loop:
                 self.one(loop.index)
             return self.axis.outer
-        slots = _slots(self.axis)
+        slots = slot_count(self.axis)
         with f.loop(self.begin, self.end) as loop:
-            space = f.offset(self.space, loop.index * _within_bytes(self.axis))
+            space = f.offset(self.space, loop.index * within_bytes(self.axis))
             self.areas = [space, self.at(space, 2 * self.n)]
             with f.loop(loop.index, self.axis.outer, slots) as rows:
                 self.one(rows.index)
@@ -442,10 +398,33 @@ class _Within(_Transform):
         self.first_pass(source)
         n, s = self.n // self.lanes, self.lanes
         for number, radix in enumerate(self.radices[1:]):
-            last = number == len(self.radices) - 2
-            store = self.result(target) if last else self.writer(self.areas[(number + 1) % 2])
+            writes = number == len(self.radices) - 2 and self.axis.target != "spectrum"
+            store = self.result(target) if writes else self.writer(self.areas[(number + 1) % 2])
             self.vertical_pass(n, s, radix, self.lanes, self.reader(self.areas[number % 2]), store)
             n, s = n // radix, s * radix
+        if self.axis.target == "spectrum":
+            self.join(self.areas[(len(self.radices) - 1) % 2], target)
+
+    def join(self, area: Value, target: Value) -> None:
+        """Store the spectrum of the real numbers of which the transformed ones are pairs."""
+        f, lanes, load, zero = self.f, self.lanes, self.reader(area), self.f.constant(I64, 0)
+        # The element n - k, before it those back to n - k - lanes + 1.
+        opposite = [(1, 0), *((0, lane) for lane in range(lanes - 1, 0, -1))]
+        with f.loop(0, self.n, lanes) as loop:
+            k, rest = loop.index, self.n_value - loop.index
+            below, first = load(rest - lanes), load(rest.compare("eq", self.n).select(zero, rest))
+            b = select_lanes([below[0], first[0]], opposite), select_lanes([below[1], first[1]], opposite)
+            real, imaginary = self.joined(load(k), b, self.half_turn(k))
+            f.store(real.interleave(imaginary), self.at(target, k * 2))
+        start = f.load(self.part, area), f.load(self.part, self.at(area, self.apart))
+        last = self.at(target, 2 * self.n)
+        f.store(start[0] - start[1], last)
+        f.store(f.constant(self.part, 0.0), self.at(last, 1))
+
+    def half_turn(self, k: Value) -> Pair:
+        """Return exp(-pi i k / n) for a vector of k."""
+        address = self.at(self.half_turns(), k)
+        return self.f.load(self.wide, address), self.f.load(self.wide, self.at(address, self.n + 1))
 
     def first_pass(self, source: Value) -> None:
         """Emit a pass with vectors along p; a transposition makes the results of a vector of p contiguous."""
@@ -467,21 +446,35 @@ class _Within(_Transform):
 
     def read(self, source: Value, index: Value, ahead: int) -> Pair:
         """Load the elements from ``index + ahead`` on; ``ahead`` is a multiple of the remaining length."""
-        f, lanes = self.f, self.lanes
+        f = self.f
         if self.axis.source == "real":
             return f.load(self.wide, self.at(source, index + ahead)), f.constant(self.wide, 0.0)
+        if self.axis.source == "spectrum":
+            a, b = self.pairs(self.at(source, (index + ahead) * 2)), self.backwards(source, index, ahead)
+            if not ahead:
+                a, b = self.alone(index, a), self.alone(index, b)
+            return self.separated(a, b, self.half_turn(index + ahead))
         if self.axis.source == "complex" or 2 * ahead < self.n:
             pair = self.pairs(self.at(source, (index + ahead) * 2))
         else:
-            position = f.constant(I64, self.n - ahead - (lanes - 1)) - index
-            real, imaginary = self.pairs(self.at(source, position * 2))
-            backwards = list(range(lanes))[::-1]
-            pair = real.shuffle(backwards), -(imaginary.shuffle(backwards))
+            real, imaginary = self.backwards(source, index, ahead)
+            pair = real, -imaginary
         if self.axis.source == "half" and ahead in (0, self.n // 2):
-            alone = f.constant(I1.vector(lanes), [1, *[0] * (lanes - 1)])
-            start = index.compare("eq", 0).splat(lanes) & alone
-            pair = pair[0], start.select(0.0, pair[1])
+            pair = self.alone(index, pair)
         return pair
+
+    def backwards(self, source: Value, index: Value, ahead: int) -> Pair:
+        """Load the elements from n - (index + ahead) back."""
+        position = self.f.constant(I64, self.n - ahead - (self.lanes - 1)) - index
+        real, imaginary = self.pairs(self.at(source, position * 2))
+        order = list(range(self.lanes))[::-1]
+        return real.shuffle(order), imaginary.shuffle(order)
+
+    def alone(self, index: Value, pair: Pair) -> Pair:
+        """Return a vector whose first element is real if the index is 0: its imaginary part is not read."""
+        first = self.f.constant(I1.vector(self.lanes), [1, *[0] * (self.lanes - 1)])
+        start = index.compare("eq", 0).splat(self.lanes) & first
+        return pair[0], start.select(0.0, pair[1])
 
     def pairs(self, place: Value) -> Pair:
         """Load a vector of complex numbers."""

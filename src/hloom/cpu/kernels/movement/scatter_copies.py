@@ -13,7 +13,7 @@ from typing import Final
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.combining import neutral_element
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I8, I64, Module, Value
+from hloom.codegen.llvm import I8, I64, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, outer_loops, vector_lanes, work_for_each
 from hloom.codegen.types import constant, storage_bytes
 from hloom.cpu.kernels.movement.scatter_update import UPDATE_WORK, Update
@@ -112,7 +112,7 @@ def _bytes(operand: Shape) -> int:
 
 def _copy(space: Value, operand: Shape, number: Value) -> View:
     """Return a copy as an array."""
-    return View.of(space.function.offset(space, number * _bytes(operand), I8), operand)
+    return View.of(Function.of(space).offset(space, number * _bytes(operand), I8), operand)
 
 
 def _flat(pointer: Value, operand: Shape) -> View:

@@ -1,0 +1,154 @@
+"""The transforms of an fft along its dimensions: their lengths and forms, lanes, and scratch memory.
+
+A real signal of an even length is transformed as half as many complex numbers, its pairs of neighbors; its
+spectrum is joined from the elements k and n - k of the transform (Press et al., Numerical Recipes, 12.3).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from hloom.analysis.instructions import operation_of
+from hloom.codegen.llvm import F32, F64, Type
+from hloom.codegen.target import Target
+from hloom.cpu.kernels.fourier.butterflies import radices
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.linear_algebra import Fft
+from hloom.records import dataclass
+from hloom.shape.element_type import C64
+from hloom.shape.element_type import F32 as REAL32
+
+STACK_BYTES: Final = 1 << 20
+"""Bytes of stack that the passes may use; bounds the number of lanes."""
+SLOTS: Final = 16
+LEAST_PAIRED: Final = 8
+"""Length from which a real signal is transformed as pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AxisTransform:
+    """The transforms along one dimension.
+
+    Attributes:
+        part: f32 or f64.
+        length: length of the signal.
+        outer, inner: products of the dimensions before and after the transformed one.
+        inverse: exchange the parts, and divide by the length.
+        source: form of the operand: ``complex``, ``real``, ``half`` of a Hermitian spectrum, or ``spectrum``:
+            that of the real numbers of which the complex ones are pairs, length + 1 numbers.
+        target: form of the result, one of the same names.
+        vector_bytes: bytes of a vector.
+    """
+
+    part: Type
+    length: int
+    outer: int
+    inner: int
+    inverse: bool
+    source: str = "complex"
+    target: str = "complex"
+    vector_bytes: int = 64
+
+    @property
+    def lanes(self) -> int:
+        """Return the number of lanes of a whole vector."""
+        return self.vector_bytes // self.part.size
+
+    @property
+    def within(self) -> bool:
+        """Return whether lanes run along the transform itself."""
+        return self.inner == 1 and self.length % (self.lanes * self.lanes) == 0
+
+    @property
+    def half(self) -> int:
+        """Return the number of elements of half a spectrum."""
+        return self.length // 2 + 1
+
+    def elements(self, form: str) -> int:
+        """Return the number of values of type ``part`` along the dimension in one of the forms."""
+        return {
+            "complex": 2 * self.length,
+            "real": self.length,
+            "half": 2 * self.half,
+            "spectrum": 2 * self.length + 2,
+        }[form]
+
+
+def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
+    """Return the transforms of an instruction, in execution order.
+
+    The order of sums depends on the number of lanes. Registers hold a first pass of as many vectors as a
+    vector has lanes: of AVX2 8, which takes half the time of 16 vectors of two registers each.
+    """
+    vector_bytes = 32 if machine.partial_sum_bytes == 32 else 64
+    operation = operation_of(i, Fft)
+    lengths, kind = operation.fft_length, operation.fft_type
+    part = F32 if i.shape.element_type in (C64, REAL32) else F64
+    spectrum = i.operands[0].shape.dimensions if kind == "IRFFT" else i.shape.dimensions
+    rank = len(spectrum)
+    axes: list[AxisTransform] = []
+    for number, length in enumerate(lengths):
+        dimension = rank - len(lengths) + number
+        outer, inner = math.prod(spectrum[:dimension]), math.prod(spectrum[dimension + 1 :])
+        last = number == len(lengths) - 1
+        source = "real" if last and kind == "RFFT" else "half" if last and kind == "IRFFT" else "complex"
+        target = "half" if last and kind == "RFFT" else "real" if last and kind == "IRFFT" else "complex"
+        axis = AxisTransform(part, length, outer, inner, kind[0] == "I", source, target, vector_bytes)
+        axes.append(_of_pairs(axis))
+    return axes if kind == "IRFFT" else axes[::-1]
+
+
+def _of_pairs(axis: AxisTransform) -> AxisTransform:
+    """Return the transform of pairs by which a real one is computed; others are unchanged.
+
+    So are real ones that have lanes along the transform, but not at half the length.
+    """
+    if axis.length % 2 or axis.length < LEAST_PAIRED or "real" not in (axis.source, axis.target):
+        return axis
+    source, target = ("complex", "spectrum") if axis.source == "real" else ("spectrum", "complex")
+    pairs = replace(axis, length=axis.length // 2, source=source, target=target)
+    return pairs if pairs.within or not axis.within else axis
+
+
+def area_count(axis: AxisTransform, passes: int) -> int:
+    """Return the number of scratch areas between passes, of which joining a spectrum is one more."""
+    return max(0, min(2, passes - 1 + (axis.target == "spectrum")))
+
+
+def within_bytes(axis: AxisTransform) -> int:
+    """Return the bytes of scratch memory of one transform along lanes: two areas."""
+    return 4 * axis.part.size * axis.length
+
+
+def lanes_of(axis: AxisTransform) -> int:
+    """Return the number of transforms per group, bounded by their count and by the stack."""
+    lanes = axis.lanes
+    many = axis.outer if axis.inner == 1 else axis.inner
+    while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
+        lanes //= 2
+    return lanes
+
+
+def _areas(axis: AxisTransform) -> int:
+    """Return the bytes of scratch memory per lane."""
+    return area_count(axis, len(radices(axis.length) or ())) * 2 * axis.length * axis.part.size
+
+
+def slot_bytes(axis: AxisTransform) -> int:
+    """Return the bytes of scratch memory of one group of transforms; 0 if it fits on the stack."""
+    size = within_bytes(axis) if axis.within else _areas(axis) * lanes_of(axis)
+    return size if size > STACK_BYTES else 0
+
+
+def group_count(axis: AxisTransform) -> int:
+    """Return the number of vectors of adjacent transforms."""
+    return -(-(axis.outer if axis.inner == 1 else axis.inner) // lanes_of(axis))
+
+
+def slot_count(axis: AxisTransform) -> int:
+    """Return the number of scratch areas, bounded by the number of groups."""
+    if axis.within:
+        return min(SLOTS, axis.outer)
+    return min(SLOTS, group_count(axis) * (1 if axis.inner == 1 else axis.outer))
