@@ -325,6 +325,9 @@ class _SideBySide(_Transform):
             both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
             mixed = masked_load(self.part.vector(2 * self.lanes), address, both)
             return list(mixed.deinterleave())
+        if width == 2 and self.part is F32:
+            pairs = gather(I64.vector(self.lanes), self.places(base, index * 2, row), self.mask)
+            return list(pairs.bitcast(F32.vector(2 * self.lanes)).deinterleave())
         places = [self.places(base, index * width + k if k else index * width, row) for k in range(width)]
         return [gather(self.wide, address, self.mask) for address in places]
 
@@ -357,6 +360,10 @@ class _SideBySide(_Transform):
                 return
             both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
             masked_store(values[0].interleave(values[1]), address, both)
+            return
+        if width == 2 and self.part is F32:
+            pairs = values[0].interleave(values[1]).bitcast(I64.vector(self.lanes))
+            scatter(pairs, self.places(self.target, index * 2, row), self.mask)
             return
         for k, value in enumerate(values):
             places = self.places(self.target, index * width + k if k else index * width, row)
