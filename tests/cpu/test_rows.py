@@ -55,11 +55,20 @@ def test_rows_in_arrays_of_any_rank(sizes: tuple[int, ...]) -> None:
     agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
 
 
-@pytest.mark.parametrize("length", [3, 9, 40])
-def test_values_of_rows_beside_whole_rows(length: int) -> None:
-    result = "ROOT r = ({kind}[{sizes}], {kind}[{rows}], {kind}[{rows}]) tuple(soft, top, sum)"
-    text = softmax("f32", 37, length, result=result)
+@pytest.mark.parametrize("rows", [(37,), (3, 11), (1,), (64,)])
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 9, 16, 40])
+@pytest.mark.parametrize("values", ["soft, top, sum", "top, sum, soft, soft", "sum, e, sum"])
+def test_values_of_rows_beside_whole_rows(rows: tuple[int, ...], length: int, values: str) -> None:
+    shapes = ["{sizes}" if name in ("soft", "e") else "{rows}" for name in values.split(", ")]
+    result = f"ROOT r = ({', '.join(f'{{kind}}[{s}]' for s in shapes)}) tuple({values})"
+    text = softmax("f32", *rows, length, result=result)
     agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+
+
+def test_narrow_rows_with_values_of_rows_are_lanes() -> None:
+    text = softmax("f32", 64, 8, result="ROOT r = ({kind}[{rows}], {kind}[{sizes}]) tuple(sum, soft)")
+    (kernel,) = [call.kernel for call in compiled(text).program.calls if call.kernel]
+    assert kernel.form == "16 rows at a time"
 
 
 @pytest.mark.parametrize("length", [2, 7, 12, 24])

@@ -17,7 +17,7 @@ from hloom.codegen.llvm import Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.llvm.values import select_lanes, stage_of
 from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, nest_kernel, root_values, vector_lanes
-from hloom.codegen.types import storage_bytes, storage_type, to_storage
+from hloom.codegen.types import Element, storage_bytes, storage_type, to_storage
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Gather
@@ -134,23 +134,32 @@ def emit_rows_kernel(
 ) -> LoopKernel:
     """Emit the kernel (inputs..., results..., begin, end), some rows at a time.
 
-    ``repeats`` is that of `hloom.codegen.loops.vector_loop`.
+    ``repeats`` is that of `hloom.codegen.loops.vector_loop`. Results without the last dimension have one
+    element a row.
     """
     inputs, results = parts.inputs, result_shapes(parts.roots)
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
     e = Elements(f, rows.lanes, dict(zip(inputs, arrays, strict=False)))
     e.unrolls = True
-    places = rows.places()
+    targets, places = arrays[len(inputs) :], rows.places()
+    first_place = places[0]
+    narrow = [n for n, target in enumerate(targets) if len(target.dimensions) < len(first_place)]
+    wide = [n for n in range(len(targets)) if n not in narrow]
+    roots = [parts.roots[n] for n in wide] if narrow else parts.roots
 
     def body() -> None:
-        elements = [root_values(e, parts.roots, position) for position in places]
-        for number, target in enumerate(arrays[len(inputs) :]):
-            values = [values[number] for values in elements]
+        elements = [root_values(e, roots, place) for place in places]
+        values_of: dict[int, list[Element]] = {
+            number: [values[k] for values in elements] for k, number in enumerate(wide)
+        }
+        values_of |= {n: [e.element(parts.roots[n], first_place[:-1])] for n in narrow}
+        for number, values in values_of.items():
+            target = targets[number]
             columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]
             if not target.element_type.is_complex:
                 columns = [to_storage(column, target.element_type) for column in columns]
-            first, _, _ = e.parts(target.linear(places[0]))
-            _store(e, target, first * (len(columns) // len(places)), columns)
+            first, _, _ = e.parts(target.linear(first_place[: len(target.dimensions)]))
+            _store(e, target, first * (len(columns) // len(values)), columns)
 
     loops = (*rows.outer, rows.row)
     loop_nest(e, loops, body, begin, end, repeats=repeats)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -54,14 +55,18 @@ def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 def _narrow_rows(parts: KernelParts) -> Rows | None:
     """Return the rows as lanes, if they are too short to fill a vector."""
-    inputs, roots, members = parts.inputs, parts.roots, parts.members
+    inputs, members = parts.inputs, parts.members
     shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
-    if len(shapes) != 1 or {r.shape.dimensions for r in roots} != shapes:
+    if len(shapes) != 1:
         return None
     (sizes,) = shapes
-    if sizes[-1] > MOST_COLUMNS:
+    wide = tuple(r for r in parts.roots if r.shape.dimensions == sizes)
+    sums = [r for r in parts.roots if r.shape.dimensions == sizes[:-1]]
+    if not wide or len(wide) + len(sums) < len(parts.roots) or sizes[-1] > MOST_COLUMNS:
         return None
-    return find_rows(planned_space(inputs, roots, members), parts, reduced=True)
+    space = planned_space(inputs, wide, members)
+    rows = find_rows(space, replace(parts, roots=wide), reduced=True)
+    return rows if not sums or (rows is not None and rows.width == sizes[-1]) else None
 
 
 @dataclass(slots=True)
