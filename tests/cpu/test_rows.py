@@ -57,10 +57,13 @@ def test_rows_in_arrays_of_any_rank(sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("rows", [(37,), (3, 11), (1,), (64,)])
 @pytest.mark.parametrize("length", [1, 2, 3, 8, 9, 16, 40])
-@pytest.mark.parametrize("values", ["soft, top, sum", "top, sum, soft, soft", "sum, e, sum"])
+@pytest.mark.parametrize(
+    "values", ["soft, top, sum", "top, sum, soft, soft", "sum, e, sum", "column, e, sum"]
+)
 def test_values_of_rows_beside_whole_rows(rows: tuple[int, ...], length: int, values: str) -> None:
-    shapes = ["{sizes}" if name in ("soft", "e") else "{rows}" for name in values.split(", ")]
-    result = f"ROOT r = ({', '.join(f'{{kind}}[{s}]' for s in shapes)}) tuple({values})"
+    of = {"soft": "{sizes}", "e": "{sizes}", "column": "{rows},1"}
+    shapes = ", ".join(f"{{kind}}[{of.get(name, '{rows}')}]" for name in values.split(", "))
+    result = f"column = {{kind}}[{{rows}},1] reshape(sum)\n ROOT r = ({shapes}) tuple({values})"
     text = softmax("f32", *rows, length, result=result)
     agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
 

@@ -134,8 +134,8 @@ def emit_rows_kernel(
 ) -> LoopKernel:
     """Emit the kernel (inputs..., results..., begin, end), some rows at a time.
 
-    ``repeats`` is that of `hloom.codegen.loops.vector_loop`. Results without the last dimension have one
-    element a row.
+    ``repeats`` is that of `hloom.codegen.loops.vector_loop`. Results without the last dimension, or whose
+    last dimension is 1, have one element a row.
     """
     inputs, results = parts.inputs, result_shapes(parts.roots)
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
@@ -143,22 +143,28 @@ def emit_rows_kernel(
     e.unrolls = True
     targets, places = arrays[len(inputs) :], rows.places()
     first_place = places[0]
-    narrow = [n for n, target in enumerate(targets) if len(target.dimensions) < len(first_place)]
+    most = max(target.count for target in targets)
+    narrow = [n for n, target in enumerate(targets) if target.count < most]
     wide = [n for n in range(len(targets)) if n not in narrow]
     roots = [parts.roots[n] for n in wide] if narrow else parts.roots
+
+    def row_of(target: View) -> tuple[Index, ...]:
+        """Return the index of a row's one element."""
+        return (*first_place[:-1], Index(0))[: len(target.dimensions)]
 
     def body() -> None:
         elements = [root_values(e, roots, place) for place in places]
         values_of: dict[int, list[Element]] = {
             number: [values[k] for values in elements] for k, number in enumerate(wide)
         }
-        values_of |= {n: [e.element(parts.roots[n], first_place[:-1])] for n in narrow}
+        values_of |= {n: [e.element(parts.roots[n], row_of(targets[n]))] for n in narrow}
         for number, values in values_of.items():
             target = targets[number]
             columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]
             if not target.element_type.is_complex:
                 columns = [to_storage(column, target.element_type) for column in columns]
-            first, _, _ = e.parts(target.linear(first_place[: len(target.dimensions)]))
+            place = row_of(target) if number in narrow else first_place
+            first, _, _ = e.parts(target.linear(place))
             _store(e, target, first * (len(columns) // len(values)), columns)
 
     loops = (*rows.outer, rows.row)

@@ -61,12 +61,13 @@ def _narrow_rows(parts: KernelParts) -> Rows | None:
         return None
     (sizes,) = shapes
     wide = tuple(r for r in parts.roots if r.shape.dimensions == sizes)
-    sums = [r for r in parts.roots if r.shape.dimensions == sizes[:-1]]
-    if not wide or len(wide) + len(sums) < len(parts.roots) or sizes[-1] > MOST_COLUMNS:
+    of_rows = (sizes[:-1], (*sizes[:-1], 1))
+    values = [r for r in parts.roots if r not in wide and r.shape.dimensions in of_rows]
+    if not wide or len(wide) + len(values) < len(parts.roots) or sizes[-1] > MOST_COLUMNS:
         return None
     space = planned_space(inputs, wide, members)
     rows = find_rows(space, replace(parts, roots=wide), reduced=True)
-    return rows if not sums or (rows is not None and rows.width == sizes[-1]) else None
+    return rows if not values or (rows is not None and rows.width == sizes[-1]) else None
 
 
 @dataclass(slots=True)
