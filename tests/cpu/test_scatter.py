@@ -78,10 +78,11 @@ def test_rows_of_every_type(kind: str, width: int, cells: int) -> None:
 @pytest.mark.parametrize(("opcode", "kind"), [
     ("maximum", "f32"), ("minimum", "f64"), ("multiply", "s32"), ("and", "u32"), ("xor", "u8"),
 ])  # fmt: skip
-def test_copies_begin_with_the_neutral_element(opcode: str, kind: str) -> None:
-    text = rows(kind, "s32", 33, 40000, 0, binary(opcode, kind))
+@pytest.mark.parametrize("width", [0, 3])
+def test_copies_begin_with_the_neutral_element(opcode: str, kind: str, width: int) -> None:
+    text = rows(kind, "s32", 33, 40000, width, binary(opcode, kind))
     assert "8 copies" in kernels_of(text)
-    check(text, *arrays(kind, "s32", 33, 40000, 0))
+    check(text, *arrays(kind, "s32", 33, 40000, width))
 
 
 def test_copies_keep_zeros_and_nan() -> None:
@@ -100,6 +101,34 @@ def test_updates_of_one_element() -> None:
     places = np.full((40000, 1), 3, np.int32)
     text = rows("s32", "s32", 9, 40000, 0, binary("add", "s32"))
     check(text, np.zeros(9, np.int32), places, np.ones(40000, np.int32))
+
+
+def test_every_update_of_one_scalar() -> None:
+    text = f"""{binary("add", "s32")}
+    ENTRY e {{
+      x = s32[] parameter(0)
+      i = s32[40000,0] parameter(1)
+      u = s32[40000] parameter(2)
+      ROOT r = s32[] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{}},
+        scatter_dims_to_operand_dims={{}}, index_vector_dim=1, to_apply=f
+    }}"""
+    assert "8 copies" in kernels_of(text)
+    check(text, np.int32(3), np.zeros((40000, 0), np.int32), np.arange(40000, dtype=np.int32))
+
+
+def test_narrow_windows_that_may_overlap() -> None:
+    text = f"""{binary("add", "s32")}
+    ENTRY e {{
+      x = s32[9,5] parameter(0)
+      i = s32[40,1000,2] parameter(1)
+      u = s32[2,40,1000,2] parameter(2)
+      ROOT r = s32[9,5] scatter(x, i, u), update_window_dims={{0,3}}, inserted_window_dims={{}},
+        scatter_dims_to_operand_dims={{1,0}}, index_vector_dim=2, to_apply=f
+    }}"""
+    assert "8 copies" in kernels_of(text)
+    rng = np.random.default_rng(0)
+    places = rng.integers(-2, 10, (40, 1000, 2)).astype(np.int32)
+    check(text, draw(rng, "s32[9,5]"), places, draw(rng, "s32[2,40,1000,2]"))
 
 
 def kernels_of(text: str) -> str:

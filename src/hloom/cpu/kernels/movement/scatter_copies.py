@@ -8,6 +8,7 @@ does the order of rounded sums.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -27,12 +28,14 @@ from hloom.shape.shape import Shape
 SHARES: Final = 8
 LEAST_UPDATES: Final = 4
 """Updates for each element of the operand from which clearing and adding copies, in vectors, is cheap."""
+MOST_WINDOW: Final = 4
+"""Elements of a window, such as a force; longer ones are updated in vectors."""
 MOST_BYTES: Final = 1 << 18
 """Bytes of a copy, which stays in the second-level cache."""
 
 
 def scatters_into_copies(scatter: HloInstruction) -> bool:
-    """Return whether a scatter combines single elements in any order, many more than its operand has.
+    """Return whether a scatter combines a few elements at a time in any order, many more than it updates.
 
     Narrow floats keep their order: a sum of thousands depends on it in all of its digits.
     """
@@ -45,8 +48,8 @@ def scatters_into_copies(scatter: HloInstruction) -> bool:
         operand.element_count * LEAST_UPDATES <= updates.element_count
         and updates.element_count * UPDATE_WORK >= SHARED_WORK
         and _bytes(operand) <= MOST_BYTES
-        and math.prod(windows) == 1
-        and max(updates.dimensions) >= SHARES
+        and math.prod(windows) <= MOST_WINDOW
+        and max(updates.dimensions) >= SHARES * MOST_WINDOW
         and neutral_element(scatter.called_computations[0], kind) is not None
     )
 
@@ -63,7 +66,9 @@ def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
     f, (space, *arrays), begin, end = begin_kernel(module, name, [operand, *(i.shape for i in inputs)])
     elements = Elements(f, 0, dict(zip(inputs, arrays, strict=True)))
     variables = [Variable(size, "u") for size in updates.dimensions]
-    shared = max(variables, key=lambda v: v.trips)
+    windows = operation_of(scatter, Scatter).update_window_dims
+    batch = [v for d, v in enumerate(variables) if d not in windows]
+    shared = max(batch, key=lambda v: v.trips)
     size = -(-shared.trips // SHARES)
     with f.loop(begin, end) as share, elements.scope():
         copy = _copy(space.pointer, operand, share.index)
@@ -71,13 +76,13 @@ def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
         low = share.index * size
         high = f.intrinsic("smin", low + size, f.constant(I64, shared.trips))
         update = Update(elements, scatter, [copy], variables)
-        loops = [shared, *(v for v in variables if v is not shared)]
+        loops = [shared, *(v for v in batch if v is not shared)]
         with outer_loops(f, loops, low, high), elements.scope():
             starts = update.starts()
             inside = update.inside(starts)
-            assert inside is not None
-            with f.when(inside), elements.scope():
-                update.run(starts)
+            with nullcontext() if inside is None else f.when(inside), elements.scope():
+                window = [v for v in variables if v not in batch]
+                loop_nest(elements, window, lambda: update.run(starts))
     f.finish()
     for_each = UPDATE_WORK + work_for_each([m for m in plan.parts.members if m is not scatter])
     return LoopKernel(name, SHARES, 1, for_each * updates.element_count, f"{SHARES} copies")
