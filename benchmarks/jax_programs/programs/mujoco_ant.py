@@ -17,9 +17,9 @@ LEG = """
   <body pos="{x} {y} 0"><joint name="knee{i}" type="hinge" axis="{a} {b} 0" range="30 100" damping="1"/>
     <geom type="capsule" size="0.08" fromto="0 0 0 {u} {v} 0"/></body></body>
 """
-CORNERS = enumerate(((1, 1), (-1, 1), (-1, -1), (1, -1)))
+AT = ((1, 1), (-1, 1), (-1, -1), (1, -1))
 LEGS = "".join(
-    LEG.format(x=0.2 * x, y=0.2 * y, a=-y, b=x, u=0.4 * x, v=0.4 * y, i=i) for i, (x, y) in CORNERS
+    LEG.format(x=0.2 * x, y=0.2 * y, a=-y, b=x, u=0.4 * x, v=0.4 * y, i=i) for i, (x, y) in enumerate(AT)
 )
 MOTORS = "".join(f'<motor joint="{joint}{i}" gear="15"/>' for i in range(4) for joint in ("hip", "knee"))
 MODEL = f"""
