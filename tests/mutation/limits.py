@@ -8,25 +8,27 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
 from pathlib import Path
 
 IDLE_SECONDS = 120.0
 """Wall seconds after which a run that used less than 0.1 CPU seconds meanwhile is taken to be stuck."""
+POLL_SECONDS = 0.5
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 def watch(process: subprocess.Popen[bytes], limit: float) -> tuple[float, bool]:
     """Wait for the leader of a session; return its CPU seconds, and whether it was too slow or stuck."""
-    seconds, busy = 0.0, time.monotonic()
+    seconds, idle = 0.0, 0.0
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)
+            process.wait(POLL_SECONDS)
             return seconds, False
         now = session_seconds(process.pid)
         if now > seconds + 0.1:
-            seconds, busy = now, time.monotonic()
-        if seconds > limit or time.monotonic() - busy > IDLE_SECONDS:
+            seconds, idle = now, 0.0
+        # Counted in polls, not by a clock: a watcher that was suspended with its session goes on.
+        idle += POLL_SECONDS
+        if seconds > limit or idle > IDLE_SECONDS:
             return seconds, True
 
 
