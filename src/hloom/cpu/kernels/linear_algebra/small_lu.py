@@ -6,6 +6,7 @@ the column and the row of the pivot.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from hloom.codegen.elements import Elements, View
@@ -77,8 +78,8 @@ class _Decomposition:
         with self.f.loop(0, self.steps) as steps, self.e.scope():
             k = steps.index
             row = self.pivot_row(k)
-            place = (self.matrix, self.e.opaque(k, self.steps))
-            scatter(self.e, self.pivots, place, row + 1)
+            indices = (self.matrix, self.e.opaque(k, self.steps))
+            scatter(self.e, self.pivots, indices, row + 1)
             self.exchange(k, row)
             self.eliminate(k, self.divisor(k))
         self.copy(stores=True)
@@ -88,11 +89,11 @@ class _Decomposition:
         """Load the matrices, or store them."""
         with self.f.loop(0, self.rows) as rows, self.f.loop(0, self.columns) as columns, self.e.scope():
             i, j = rows.index, columns.index
-            place = (self.matrix, self.e.opaque(i, self.rows), self.e.opaque(j, self.columns))
+            indices = (self.matrix, self.e.opaque(i, self.rows), self.e.opaque(j, self.columns))
             if stores:
-                scatter(self.e, self.factors, place, self.a.get(i, j))
+                scatter(self.e, self.factors, indices, self.a.get(i, j))
             else:
-                self.a.set(self.e.load(self.source, place), i, j)
+                self.a.set(self.e.load(self.source, indices), i, j)
 
     def pivot_row(self, k: Value) -> Value:
         """Return the number of the first row from k on with the largest element of column k."""
@@ -126,7 +127,7 @@ class _Decomposition:
                 loop.next(*(here.select(c, v) for c, v in zip(current, loop.values, strict=True)))
             self.a.set(self.element(loop.values), k, j)
 
-    def element(self, registers: list[Value]) -> Element:
+    def element(self, registers: Sequence[Value]) -> Element:
         """Return registers as an element."""
         return (registers[0], registers[1]) if self.kind.is_complex else registers[0]
 

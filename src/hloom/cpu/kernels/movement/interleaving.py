@@ -142,15 +142,15 @@ def emit_rows_kernel(
     e = Elements(f, rows.lanes, dict(zip(inputs, arrays, strict=False)))
     e.unrolls = True
     targets, places = arrays[len(inputs) :], rows.places()
-    first_place = places[0]
     most = max(target.count for target in targets)
-    narrow = [n for n, target in enumerate(targets) if target.count < most]
+    rank = len(places[0])
+    narrow = [n for n, t in enumerate(targets) if t.count < most or len(t.dimensions) < rank]
     wide = [n for n in range(len(targets)) if n not in narrow]
     roots = [parts.roots[n] for n in wide] if narrow else parts.roots
 
     def row_of(target: View) -> tuple[Index, ...]:
         """Return the index of a row's one element."""
-        return (*first_place[:-1], Index(0))[: len(target.dimensions)]
+        return (*places[0][:-1], Index(0))[: len(target.dimensions)]
 
     def body() -> None:
         elements = [root_values(e, roots, place) for place in places]
@@ -163,14 +163,14 @@ def emit_rows_kernel(
             columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]
             if not target.element_type.is_complex:
                 columns = [to_storage(column, target.element_type) for column in columns]
-            place = row_of(target) if number in narrow else first_place
-            first, _, _ = e.parts(target.linear(place))
+            position = row_of(target) if number in narrow else places[0]
+            first, _, _ = e.parts(target.linear(position))
             _store(e, target, first * (len(columns) // len(values)), columns)
 
     loops = (*rows.outer, rows.row)
     loop_nest(e, loops, body, begin, end, repeats=repeats)
     f.finish()
-    work = math.prod(results[0].dimensions) * max(1, len(parts.members))
+    work = most * max(1, len(parts.members))
     return nest_kernel(name, loops, rows.lanes, work, f"{rows.lanes} rows at a time")
 
 
