@@ -215,7 +215,7 @@ def test_schur_forms(kind: str, sizes: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sizes", SQUARE)
+@pytest.mark.parametrize("sizes", [*SQUARE, (4, 1, 1), (9, 7, 7), (21, 4, 4), (8, 16, 16)])
 @pytest.mark.parametrize("uplo", "LU")
 def test_cholesky(kind: str, sizes: tuple[int, int, int], uplo: str) -> None:
     """The other triangle stays as it was."""
@@ -232,6 +232,31 @@ def test_cholesky(kind: str, sizes: tuple[int, int, int], uplo: str) -> None:
     factor = np.tril(packed) if uplo == "L" else adjoint(np.triu(packed))
     agreement.within(product(factor, adjoint(factor)), a.astype(np.complex128), backward(a, factor, factor))
     assert not info.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("uplo", "LU")
+def test_cholesky_of_many_matrices_that_are_not_positive(kind: str, uplo: str) -> None:
+    """Matrices that fail do not change others, and what LAPACK does not compute stays."""
+    good = np.array([[4.0, 2, 2], [2, 5, 3], [2, 3, 6]])
+    special = [
+        good, -good, np.zeros((3, 3)), np.diag([1.0, -2.0, 3.0]), np.diag([1.0, 1.0, 0.0]), good,
+        np.full((3, 3), np.nan), np.array([[1.0, 2, 3], [2, 1, 4], [3, 4, 1]]),
+    ]  # fmt: skip
+    a = np.array(special).astype(KINDS[kind])
+    b = len(special)
+    made = call("a", f"<T>[{b},3,3], s32[{b}]", "potrf", f"uplo = {ord(uplo)} : ui8")
+    text = f"  a = <T>[{b},3,3] parameter(0)\n  c = {made}\n{elements('c', 2)}"
+    packed, info = run(kind, text, "o0, o1", a)
+    assert info.tolist() == [0, 1, 1, 2, 3, 0, 1, 2]
+    agreement.equal(packed[5], packed[0])
+    factor = np.tril(packed[0]) if uplo == "L" else adjoint(np.triu(packed[0]))
+    bound = backward(a[0], factor, factor)
+    agreement.within(product(factor, adjoint(factor)), a[0].astype(np.complex128), bound)
+    stays = [1, 2, 3, 4]
+    agreement.equal(packed[stays], a[stays])
+    corner = packed[7] if uplo == "L" else packed[7].T
+    assert (corner[0, 0], corner[1, 0], corner[1, 1]) == (1, 2, -3) and corner[2, 2] == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,240 @@
+"""Factors of many small matrices in lanes: LAPACK's getrf and potrf without their calls.
+
+LU goes column by column: each lane chooses its pivot, exchanges its rows by selections, and subtracts the
+product of the column and the row of the pivot. Cholesky computes each element of the factor by its formula;
+lanes whose pivot is not positive keep their elements from there on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+from hloom.codegen.accumulators import unflatten
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.lane_algebra import (
+    Scratch,
+    by_real,
+    conjugate,
+    minus_product,
+    number,
+    parts,
+    quotient,
+    real_part,
+    scatter,
+)
+from hloom.codegen.llvm import I1, I32, I64, PTR, Module, Value
+from hloom.codegen.loops import LoopKernel, lanes_text, loop_nest
+from hloom.codegen.types import Element, storage_bytes
+from hloom.cpu.program import ProgramEmitter
+from hloom.ir.affine import Index, Variable
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.lapack.calls import LapackCall
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+SMALL: Final = 16
+"""Rows and columns up to which matrices are factored in lanes."""
+ENOUGH: Final = 4
+"""Number of matrices from which lanes pay."""
+
+
+def factors_in_lanes(call: LapackCall) -> bool:
+    """Return whether a call factors enough small matrices."""
+    extents = call.rooms[0].dimensions
+    is_small = min(extents, default=0) > 0 and max(extents) <= SMALL
+    return call.routine[1:] in ("getrf", "potrf") and is_small and call.batch >= ENOUGH
+
+
+def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
+    """Emit the factors of a batch."""
+    kind = i.operands[0].shape.element_type
+    kernel = program.shared(lambda name: _kernel(program.module, name, kind, call))
+    results = [target.pointer for target in program.targets(i)]
+    program.call(i, kernel, [program.pointer(i.operands[0]), *results])
+
+
+def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall) -> LoopKernel:
+    """Emit the kernel (a, results..., begin, end) over matrices."""
+    rows, columns = call.rooms[0].dimensions
+    is_lu = call.routine[1:] == "getrf"
+    f = module.function(name, [PTR] * (4 if is_lu else 3) + [I64, I64])
+    lanes = max(8, 64 // storage_bytes(kind))
+    variable = Variable(call.batch, "b")
+    e = Elements(f, lanes, {})
+    factors = (_Lu if is_lu else _Cholesky)(e, kind, call, Index.of(variable))
+    loop_nest(e, [variable], factors.run, *f.parameters[-2:])
+    f.finish()
+    work = call.batch * rows * columns * min(rows, columns)
+    return LoopKernel(name, call.batch, lanes, work, lanes_text(lanes))
+
+
+class _Factors(ABC):
+    """Factors the matrices of all lanes, on the stack.
+
+    Attributes:
+        a: the elements.
+        failed_at: the number of the first step that failed, from 1 on, or 0.
+    """
+
+    def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
+        self.e, self.f, self.kind, self.call, self.matrix = e, e.function, kind, call, matrix
+        self.rows, self.columns = call.rooms[0].dimensions
+        source, factors, *self.others, info, _, _ = self.f.parameters
+        sizes = (call.batch, self.rows, self.columns)
+        self.source, self.factors = View(source, kind, sizes), View(factors, kind, sizes)
+        self.info = View(info, et.S32, (call.batch,))
+        self.a = Scratch(e, kind, [self.rows, self.columns])
+        self.failed_at = Scratch(e, et.S32, [])
+
+    @abstractmethod
+    def factor(self) -> None:
+        """Emit the factorization of the elements on the stack."""
+
+    def run(self) -> None:
+        """Load, factor and store; the info is the number of the first step that failed."""
+        self.copy(stores=False)
+        self.failed_at.set(self.f.constant(I32.vector(self.e.lanes), 0))
+        self.factor()
+        self.copy(stores=True)
+        scatter(self.e, self.info, (self.matrix,), self.failed_at.get())
+
+    def copy(self, *, stores: bool) -> None:
+        """Load the matrices, or store them."""
+        with self.f.loop(0, self.rows) as rows, self.f.loop(0, self.columns) as columns, self.e.scope():
+            i, j = rows.index, columns.index
+            indices = (self.matrix, self.e.opaque(i, self.rows), self.e.opaque(j, self.columns))
+            if stores:
+                scatter(self.e, self.factors, indices, self.a.get(i, j))
+            else:
+                self.a.set(self.e.load(self.source, indices), i, j)
+
+    def note(self, has_failed: Value, k: Value) -> None:
+        """Note step k where it is the first one that failed."""
+        earlier = real_part(self.failed_at.get())
+        is_first = has_failed & earlier.compare("eq", 0)
+        self.failed_at.set(is_first.select(self.number(k) + 1, earlier))
+
+    def number(self, i: Value) -> Value:
+        """Return a row number in every lane."""
+        return i.cast("trunc", I32).splat(self.e.lanes)
+
+    def element(self, registers: Sequence[Value]) -> Element:
+        """Return registers as an element."""
+        return (registers[0], registers[1]) if self.kind.is_complex else registers[0]
+
+
+class _Lu(_Factors):
+    """LU with partial pivoting; a step fails if its pivot is 0, and goes on."""
+
+    def factor(self) -> None:
+        """Emit a loop over columns."""
+        steps_count = min(self.rows, self.columns)
+        pivots = View(self.others[0], et.S32, (self.call.batch, steps_count))
+        with self.f.loop(0, steps_count) as steps, self.e.scope():
+            k = steps.index
+            row = self.pivot_row(k)
+            scatter(self.e, pivots, (self.matrix, self.e.opaque(k, steps_count)), row + 1)
+            self.exchange(k, row)
+            self.eliminate(k, self.divisor(k))
+
+    def pivot_row(self, k: Value) -> Value:
+        """Return the number of the first row from k on with the largest element of column k."""
+        start = [self.size(self.a.get(k, k)), self.number(k)]
+        with self.f.loop(k + 1, self.rows, 1, start) as loop, self.e.scope():
+            largest, row = loop.values
+            size = self.size(self.a.get(loop.index, k))
+            is_larger = size.compare("ogt", largest)
+            loop.next(is_larger.select(size, largest), is_larger.select(self.number(loop.index), row))
+        return loop.values[1]
+
+    def size(self, x: Element) -> Value:
+        """Return |x|; for complex numbers |re| + |im|, as LAPACK does."""
+        real, *imaginary = (self.f.intrinsic("fabs", self.e.wide(part)) for part in parts(x))
+        return real + imaginary[0] if imaginary else real
+
+    def exchange(self, k: Value, row: Value) -> None:
+        """Exchange row k with the row of the pivot."""
+        with self.f.loop(0, self.columns) as columns, self.e.scope():
+            j = columns.index
+            old = parts(self.a.get(k, j))
+            with self.f.loop(k + 1, self.rows, 1, list(old)) as loop, self.e.scope():
+                here = row.compare("eq", self.number(loop.index))
+                current = parts(self.a.get(loop.index, j))
+                below = [here.select(o, c) for o, c in zip(old, current, strict=True)]
+                self.a.set(self.element(below), loop.index, j)
+                loop.next(*(here.select(c, v) for c, v in zip(current, loop.values, strict=True)))
+            self.a.set(self.element(loop.values), k, j)
+
+    def divisor(self, k: Value) -> Element:
+        """Return the pivot, or 1 in place of 0, which is noted."""
+        pivot = parts(self.a.get(k, k))
+        is_zero = pivot[0].compare("oeq", 0.0)
+        for part in pivot[1:]:
+            is_zero = is_zero & part.compare("oeq", 0.0)
+        self.note(is_zero, k)
+        ones = parts(number(self.e, self.kind, 1))
+        return self.element([is_zero.select(one, part) for one, part in zip(ones, pivot, strict=True)])
+
+    def eliminate(self, k: Value, divisor: Element) -> None:
+        """Divide column k below the pivot, and subtract its product with row k."""
+        with self.f.loop(k + 1, self.rows) as rows, self.e.scope():
+            i = rows.index
+            factor = quotient(self.e, self.a.get(i, k), divisor)
+            self.a.set(factor, i, k)
+            with self.f.loop(k + 1, self.columns) as columns, self.e.scope():
+                j = columns.index
+                self.a.set(minus_product(self.e, self.a.get(i, j), factor, self.a.get(k, j)), i, j)
+
+
+class _Cholesky(_Factors):
+    """Cholesky's factor in one triangle; the other one stays.
+
+    A pivot that is not positive ends the factorization of its matrix: it is stored reduced, not its root.
+    """
+
+    def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
+        super().__init__(e, kind, call, matrix)
+        # Rows are LAPACK's columns, so that it gets the letter of the other triangle.
+        self.is_lower = call.arguments[0] == b"U"
+
+    def get(self, i: Value, j: Value) -> Element:
+        """Return an element of the lower triangle, or the conjugate one of the upper triangle."""
+        return self.a.get(i, j) if self.is_lower else conjugate(self.a.get(j, i))
+
+    def set(self, changes: Value, value: Element, i: Value, j: Value) -> None:
+        """Change the element in some lanes."""
+        current = parts(self.get(i, j))
+        chosen = self.element(
+            [changes.select(new, old) for new, old in zip(parts(value), current, strict=True)]
+        )
+        if self.is_lower:
+            self.a.set(chosen, i, j)
+        else:
+            self.a.set(conjugate(chosen), j, i)
+
+    def factor(self) -> None:
+        """Emit a loop over columns."""
+        with self.f.loop(0, self.rows) as columns, self.e.scope():
+            j = columns.index
+            active = real_part(self.failed_at.get()).compare("eq", 0)
+            square = real_part(self.reduced(j, j))
+            is_positive = square.compare("ogt", 0.0)
+            root = is_positive.select(self.f.intrinsic("sqrt", square), square)
+            zero = self.f.constant(square.type, 0.0)
+            self.set(active, (root, zero) if self.kind.is_complex else root, j, j)
+            never = self.f.constant(I1.vector(self.e.lanes), 1)
+            self.note(is_positive ^ never, j)
+            with self.f.loop(j + 1, self.rows) as rows, self.e.scope():
+                value = by_real(self.reduced(rows.index, j), root)
+                self.set(active & is_positive, value, rows.index, j)
+
+    def reduced(self, i: Value, j: Value) -> Element:
+        """Return a[i, j] less the sum of l[i, k] conj(l[j, k]) for k < j."""
+        start = self.get(i, j)
+        with self.f.loop(0, j, 1, list(parts(start))) as loop, self.e.scope():
+            total = self.element(loop.values)
+            left, right = self.get(i, loop.index), conjugate(self.get(j, loop.index))
+            loop.next(*parts(minus_product(self.e, total, left, right)))
+        return unflatten(loop.values, [start])[0]
