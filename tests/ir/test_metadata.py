@@ -81,6 +81,13 @@ def test_escapes_can_be_undone(text: str) -> None:
     assert escape(text).isascii()
 
 
+@pytest.mark.parametrize(("text", "plain"), [
+    (r"\x4f\x7A", "Oz"), (r"\117\172", "Oz"), (r"\xc3\xa9", "é"), (r"\n\t\\", "\n\t\\"), (r"\x0f", "\x0f"),
+])  # fmt: skip
+def test_escapes_of_c(text: str, plain: str) -> None:
+    assert unescape(text) == plain
+
+
 @pytest.mark.parametrize("text", ["{visualizing_index=1,a=3,b=4.5}", "{visualizing_index=-1,a=1e-10}"])
 def test_statistics(text: str) -> None:
     from hloom.proto.schema.xla_data_pb2 import StatisticsViz

@@ -156,6 +156,26 @@ def test_a_process_without_the_secret_is_refused(connected: Connect) -> None:
     assert [error.rule for error in errors] == ["processes.connect"] * 2
 
 
+def test_a_process_leaves_one_that_does_not_prove_the_secret() -> None:
+    """The acceptor proves it last: an impostor can only guess what a process expects."""
+    listener, own = (handshakes.listen("127.0.0.1:1") for _ in range(2))
+
+    def impostor() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(bytes(32))
+            connection.recv(1 << 10)
+            connection.sendall(bytes(32))
+
+    def process() -> None:
+        handshakes.connect(1, [listener.getsockname(), own.getsockname()], own, SECRET, SECONDS)
+
+    with listener:
+        _, error = in_threads(2, lambda number: (impostor, process)[number]())
+    assert isinstance(error, HloError) and error.rule == "processes.connect"
+    assert "does not know the secret" in str(error)
+
+
 def test_a_stranger_is_sent_away_and_the_others_connect() -> None:
     listeners = [handshakes.listen("localhost:1") for _ in range(2)]
     addresses = [listener.getsockname()[:2] for listener in listeners]

@@ -176,6 +176,14 @@ def test_the_terminal_with_colour_has_the_same_numbers() -> None:
         assert numbers == re.findall(r"\d+", plain)
 
 
+def test_tiles_have_colours_of_their_own_and_arrays_without_tiles_one() -> None:
+    def colours(shape: Shape) -> set[str]:
+        return set(re.findall(r"48;5;(\d+)m", terminal_drawing(shape, color=True, columns=120)))
+
+    assert len(colours(S("f32[4,6]{1,0}"))) == 1
+    assert len(colours(S("f32[4,6]{1,0:T(2,3)}"))) == 4
+
+
 def test_the_terminal_keeps_to_its_width() -> None:
     for columns in (80, 120, 200):
         drawing = terminal_drawing(LARGE, color=False, columns=columns)
