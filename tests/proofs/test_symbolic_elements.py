@@ -8,14 +8,14 @@ import pytest
 
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add, Divide, Multiply
-from hloom.operations.conversion import Convert
+from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.unary import Negate
 from hloom.proofs.symbolic.elements import scalar
 from hloom.proofs.symbolic.exhaustion import are_equal_everywhere
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.ranks import programs_of_rank
 from hloom.proofs.symbolic.terms import Access, Apply, Term
-from hloom.shape.element_type import BF16, F32, S8, ElementType
+from hloom.shape.element_type import BF16, F32, S8, S16, ElementType
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -36,6 +36,14 @@ def test_all_values_of_two_bytes_are_compared() -> None:
         Apply(Convert(), (Apply(Negate(), (wide,), F32),), BF16), Apply(Negate(), (z,), BF16)
     )
     assert not are_equal_everywhere(Apply(Add(), (z, scalar(0.0, BF16)), BF16), z)  # -0 + 0 is 0
+
+
+def test_numbers_and_bits_are_parts_of_elements() -> None:
+    x, twice = leaf(S8), scalar(2, S8)
+    assert are_equal_everywhere(Apply(Multiply(), (x, twice), S8), Apply(Add(), (x, x), S8))
+    bits = Apply(BitcastConvert(), (leaf(BF16),), S16)
+    assert are_equal_everywhere(Apply(BitcastConvert(), (bits,), BF16), leaf(BF16))
+    assert not are_equal_everywhere(Apply(Negate(), (bits,), S16), bits)
 
 
 def test_more_bits_are_left_to_the_solver() -> None:
