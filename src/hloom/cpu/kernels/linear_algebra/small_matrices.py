@@ -224,8 +224,8 @@ class _Cholesky(_Factors):
             root = is_positive.select(self.f.intrinsic("sqrt", square), square)
             zero = self.f.constant(square.type, 0.0)
             self.set(active, (root, zero) if self.kind.is_complex else root, j, j)
-            never = self.f.constant(I1.vector(self.e.lanes), 1)
-            self.note(is_positive ^ never, j)
+            in_every_lane = self.f.constant(I1.vector(self.e.lanes), 1)
+            self.note(is_positive ^ in_every_lane, j)
             with self.f.loop(j + 1, self.rows) as rows, self.e.scope():
                 value = by_real(self.reduced(rows.index, j), root)
                 self.set(active & is_positive, value, rows.index, j)
