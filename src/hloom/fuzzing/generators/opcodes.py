@@ -55,10 +55,10 @@ def types_of(opcode: str) -> tuple[str, ...]:
 def beyond_stablehlo() -> tuple[tuple[str, str], ...]:
     """Return the pairs of an elementwise opcode and an element type that StableHLO lacks."""
     return tuple(
-        (opcode, kind.name)
+        (opcode, name)
         for opcode, types in _REFUSED.items()
-        for kind in _operation(opcode).accepts
-        if kind.name in types
+        for name in types
+        if ElementType.parse(name) in _operation(opcode).accepts
     )
 
 
