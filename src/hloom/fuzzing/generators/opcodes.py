@@ -97,12 +97,6 @@ def _keeps(opcode: str, kind: ElementType) -> bool:
 
 
 @cache
-def functions(element_type: str) -> tuple[str, ...]:
-    """Return the opcodes of functions of one number that are correct within a few units in the last place."""
-    return tuple(o for o, types in choices(1, exact=False).items() if element_type in types)
-
-
-@cache
 def reducers(element_type: str) -> tuple[str, ...]:
     """Return the opcodes of associative operations on a type."""
     kind = ElementType.parse(element_type)
