@@ -234,7 +234,7 @@ def _judged(is_wrong: Callable[[Relation], bool | None], relation_of: Callable[[
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-class _DrawnSizes(dict[str, int]):
+class DrawnSizes(dict[str, int]):
     """Numbers for symbols, drawn when a symbol is first asked for."""
 
     def __init__(self, draw: random.Random) -> None:
@@ -254,7 +254,7 @@ def is_wrong_statement(
     kinds = [d for d in DISTRIBUTIONS if d.is_ordinary]
     for _ in range(TRIES):
         try:
-            pair = programs(rule, rule.kinds[0], counts, Trail(_DrawnSizes(draw)))
+            pair = programs(rule, rule.kinds[0], counts, Trail(DrawnSizes(draw)))
             before, after = plain(pair.before), plain(pair.after)
             after.verify()
         except InvalidSizes:

@@ -1,0 +1,67 @@
+"""Both programs of each rule of XLA have the same results on the evaluator, for drawn sizes.
+
+A proof compares terms; this compares the statements with what operations do, without any proof.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.module import HloModule
+from hloom.passes.rewriting import same_type
+from hloom.proofs.symbolic.rules import SymbolicRule, programs
+from hloom.proofs.symbolic.sizes import Trail
+from hloom.proofs.symbolic.verdicts import InvalidSizes, Pair, plain
+from hloom.shape.shape import Shape
+from tests.proofs.proved_rules import rules_of_xla
+from tests.proofs.rule_mutants import DrawnSizes
+
+STATEMENTS = dict(rules_of_xla())
+PROGRAMS = 5
+"""Number of sizes for which the programs of a statement are compared."""
+TRIES = 2000
+NUMBERS = np.array([1, 2, 3, 4, -1, -2, -3])
+"""Elements of arguments: none of them is 0, by which a rule over the reals may divide."""
+
+
+def drawn(rule: SymbolicRule) -> Iterator[Pair]:
+    """Yield the programs of a statement for drawn sizes, with one dimension of each class."""
+    draw, counts = random.Random(1), dict.fromkeys(rule.axes, 1)
+    for _ in range(TRIES):
+        try:
+            pair = programs(rule, rule.kinds[0], counts, Trail(DrawnSizes(draw)))
+        except InvalidSizes:
+            continue
+        yield Pair(plain(pair.before), plain(pair.after))
+
+
+def results(module: HloModule, seed: int) -> np.ndarray[Any, Any]:
+    """Return the result of a program, of arguments drawn by name."""
+
+    def argument(name: str, shape: Shape) -> np.ndarray[Any, Any]:
+        numbers = np.random.default_rng([seed, *name.encode()]).choice(NUMBERS, shape.dimensions)
+        return (np.asarray(numbers) > 0 if shape.element_type.is_predicate else np.asarray(numbers)).astype(
+            shape.element_type.numpy_dtype
+        )
+
+    arguments = [argument(p.name, p.shape) for p in module.entry.parameters]
+    with np.errstate(all="ignore"):
+        return np.asarray(Evaluator().run(module.entry, arguments))
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_holds_for_drawn_sizes(name: str) -> None:
+    """Up to the rounding of a few operations in f32, and the rule applies to some sizes."""
+    pairs = [pair for pair, _ in zip(drawn(STATEMENTS[name]), range(PROGRAMS), strict=False)]
+    assert pairs
+    for seed, pair in enumerate(pairs):
+        pair.after.verify()
+        assert same_type(pair.before.entry.root.shape, pair.after.entry.root.shape)
+        before, after = (results(module, seed) for module in (pair.before, pair.after))
+        np.testing.assert_allclose(after, before, rtol=1e-5, equal_nan=True)
