@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from hloom.ir.module import HloModule
 from hloom.passes.registry import passes
 from hloom.proofs.symbolic.ranks import HIGHEST_RANK, programs_of_rank
 from hloom.proofs.symbolic.rewrites import prove_rewrite
@@ -104,6 +105,24 @@ def test_programs_of_every_rank_are_proved(name: str, rank: int) -> None:
     rule, examples = next((rule, examples) for other, rule, examples in rules() if other == name)
     (program,) = programs_of_rank(next(iter(examples[0].programs())), rank, 1)
     assert prove_rewrite(rule, program).relation.is_proof
+
+
+@pytest.mark.parametrize("rank", range(HIGHEST_RANK))
+def test_programs_of_a_rank_are_valid_and_have_it(rank: int) -> None:
+    """Values have at most the rank, and some exactly; where there are programs, there are different ones."""
+    count = 0
+    for _, _, examples in rules():
+        programs = list(programs_of_rank(next(iter(examples[0].programs())), rank, 2))
+        assert len(set(programs)) == len(programs) <= 2
+        for text in programs:
+            module = HloModule.from_text(text)
+            module.verify()
+            ranks = [
+                leaf.rank for i in module.entry.instructions for _, leaf in i.shape.leaves() if leaf.is_array
+            ]
+            assert max(ranks) == rank
+            count += 1
+    assert count > 50
 
 
 @pytest.mark.parametrize("name", ["slice_of_concatenate", "slice_of_reverse", "slice_twice"])
