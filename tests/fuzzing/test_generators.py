@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,16 @@ from tests.arrays import c64, f32
 SEED = 26
 NAMED = 100
 """Programs of each family whose texts are recorded."""
+DRAWN = 250
+"""Programs of a family in which every option is looked for."""
 RECORDED = Path(__file__).with_name("named_programs.json")
+
+
+@cache
+def cases(family: str) -> list[Case]:
+    """Return the first programs of a family."""
+    count = NAMED if family == MODULES or family not in {f for f, _, _ in REACH} else DRAWN
+    return [draw_case(family, number, SEED) for number in range(count)]
 
 
 def fingerprint(case: Case) -> bytes:
@@ -60,8 +69,7 @@ def fingerprint(case: Case) -> bytes:
 def named(family: str) -> str:
     """Return one digest of the first programs of a family."""
     whole = hashlib.sha256()
-    for number in range(NAMED):
-        case = draw_case(family, number, SEED)
+    for case in cases(family)[:NAMED]:
         whole.update(f"{case} {case.dynamic} {case.devices}".encode() + fingerprint(case))
     return whole.hexdigest()[:16]
 
@@ -149,27 +157,11 @@ REACH: list[tuple[str, str, set[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def drawn() -> Callable[[str], list[Case]]:
-    """Return a function that draws many programs of a family, once."""
-    cases: dict[str, list[Case]] = {}
-
-    def of(family: str) -> list[Case]:
-        if family not in cases:
-            count = 60 if family == MODULES else 250
-            cases[family] = [draw_case(family, number, SEED) for number in range(count)]
-        return cases[family]
-
-    return of
-
-
 @pytest.mark.parametrize(("family", "pattern", "options"), REACH, ids=[f"{f} {p}" for f, p, _ in REACH])
-def test_every_option_of_a_family_is_drawn(
-    family: str, pattern: str, options: set[str], drawn: Callable[[str], list[Case]]
-) -> None:
-    """Of 250 programs some have each option; except of sizes and of opcodes, no other is drawn."""
+def test_every_option_of_a_family_is_drawn(family: str, pattern: str, options: set[str]) -> None:
+    """Of many programs some have each option; except of sizes and of opcodes, no other is drawn."""
     expression = re.compile(pattern, re.MULTILINE)
-    texts = ("\n".join([c.operation, *c.computations, *c.lines]) for c in drawn(family))
+    texts = ("\n".join([c.operation, *c.computations, *c.lines]) for c in cases(family))
     matches = {match for text in texts for match in expression.findall(text)}
     assert options <= matches
     if family not in ("dot", MODULES):

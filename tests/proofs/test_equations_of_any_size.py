@@ -45,15 +45,6 @@ EQUATIONS: dict[str, tuple[Relation, str, str, str]] = {
         f"{ZERO} a = f32[7] {ROWS.format('x')} ROOT r = f32[7] multiply(v, a)",
         f"{ZERO} a = f32[7] {ROWS.format('x')} ROOT r = f32[7] add(v, a)",
     ),
-    "a quotient of all terms": (
-        REALS,
-        f"{ZERO} c = f32[7,5] broadcast(s), dimensions={{}} a = f32[7,5] divide(x, c) ROOT r = f32[7] "
-        f"{ROWS.format('a')}",
-        f"{ZERO} a = f32[7] {ROWS.format('x')} c = f32[7] broadcast(s), dimensions={{}} "
-        "ROOT r = f32[7] divide(a, c)",
-        f"{ZERO} a = f32[7] {ROWS.format('x')} c = f32[7] broadcast(s), dimensions={{}} "
-        "ROOT r = f32[7] divide(c, a)",
-    ),
     "a product of a matrix and a vector": (
         REALS,
         "ROOT r = f32[7] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",

@@ -27,11 +27,13 @@ from tests.proofs.rule_mutants import REFUTED, judged, judged_statement, mutants
 
 RESULTS = load()
 SLOW = {
-    "convolution_of_transpose", "divide_by_power_of_two", "dot_of_several_sums", "multiply_by_minus_one",
-    "multiply_by_one", "pad_twice", "power_as_products", "power_by_root", "reduce_of_reshape", "slice_of_pad",
-    "slice_of_reshape", "transpose_of_convolution", "window_of_everything", "window_of_one",
+    "clamp_without_a_bound", "convolution_of_nothing", "convolution_of_transpose", "divide_by_power_of_two",
+    "dot_as_product", "dot_of_reshape", "dot_of_several_sums", "multiply_by_minus_one", "multiply_by_one",
+    "pad_twice", "power_as_products", "power_by_root", "reduce_of_antisymmetric", "reduce_of_reshape",
+    "reshape_of_iota", "slice_of_everything", "slice_of_pad", "slice_of_reshape", "transpose_of_convolution",
+    "update_at_constant_of_one_number", "window_of_everything", "window_of_one",
 }  # fmt: skip
-"""Rules whose first example takes more than 0.6 s to prove."""
+"""Rules whose first example takes long to prove, and is of no other kind than one that takes less."""
 
 
 NOT_PROVED = {"sums.convolution_of_pad", "sums.convolution_of_padded_kernel"}
@@ -109,11 +111,11 @@ def test_programs_of_every_rank_are_proved(name: str, rank: int) -> None:
 
 @pytest.mark.parametrize("rank", range(HIGHEST_RANK))
 def test_programs_of_a_rank_are_valid_and_have_it(rank: int) -> None:
-    """Values have at most the rank, and some exactly; where there are programs, there are different ones."""
+    """Values have at most the rank, and some exactly."""
     count = 0
     for _, _, examples in rules():
-        programs = list(programs_of_rank(next(iter(examples[0].programs())), rank, 2))
-        assert len(set(programs)) == len(programs) <= 2
+        programs = list(programs_of_rank(next(iter(examples[0].programs())), rank, 1))
+        assert len(programs) <= 1
         for text in programs:
             module = HloModule.from_text(text)
             module.verify()

@@ -23,7 +23,7 @@ from tests.proofs.proved_rules import rules_of_xla
 from tests.proofs.rule_mutants import DrawnSizes
 
 STATEMENTS = dict(rules_of_xla())
-PROGRAMS = 4
+PROGRAMS = 3
 """Number of sizes for which the programs of a statement are compared."""
 TRIES = 2000
 NUMBERS = np.array([1, 2, 3, 4, -1, -2, -3])
