@@ -119,6 +119,31 @@ EQUATIONS: dict[str, tuple[Relation, str, str, str]] = {
         "ROOT r = f32[7,5] reverse(x), dimensions={0}",
         "ROOT r = f32[7,5] reverse(x), dimensions={1}",
     ),
+    "elements of a flat array in reverse": (
+        IDENTICAL,
+        """a = f32[35] reshape(x) c = f32[35] reverse(a), dimensions={0} ROOT r = f32[7,5] reshape(c)""",
+        "ROOT r = f32[7,5] reverse(x), dimensions={0,1}",
+        "ROOT r = f32[7,5] reverse(x), dimensions={1}",
+    ),
+    "a flat array and back": (
+        IDENTICAL,
+        "a = f32[35] reshape(x) c = f32[35] negate(a) ROOT r = f32[7,5] reshape(c)",
+        "ROOT r = f32[7,5] negate(x)",
+        "ROOT r = f32[7,5] negate(y)",
+    ),
+    "rows of copies": (
+        IDENTICAL,
+        """a = f32[7,5] broadcast(w), dimensions={1} f = f32[35] reshape(a) c = f32[7,5] reshape(f)
+        ROOT r = f32[5,7] transpose(c), dimensions={1,0}""",
+        "ROOT r = f32[5,7] broadcast(w), dimensions={0}",
+        "ROOT r = f32[5,7] broadcast(v), dimensions={1}",
+    ),
+    "a dimension of size 1": (
+        IDENTICAL,
+        "a = f32[7,1,5] reshape(x) c = f32[7,1,5] reverse(a), dimensions={1} ROOT r = f32[7,5] reshape(c)",
+        "ROOT r = f32[7,5] copy(x)",
+        "ROOT r = f32[7,5] reverse(x), dimensions={1}",
+    ),
     "polynomials of integers": (
         IDENTICAL,
         "a = s32[7,5] add(i, i) ROOT r = s32[7,5] multiply(a, i)",

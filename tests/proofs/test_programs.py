@@ -153,6 +153,19 @@ PROGRAMS: dict[str, tuple[str, str, str]] = {
         """c = f32[4] constant({2, 1, 5, 3}) b = f32[4] copy(c) ROOT r = f32[4] cosine(b)""",
         """c = f32[4] constant({1, 2, 5, 3}) ROOT r = f32[4] cosine(c)""",
     ),
+    "constants that are joined": (
+        """c = s32[2] constant({1, 4}) d = s32[2] constant({3, 7})
+        e = s32[4] concatenate(c, d), dimensions={0}
+        ROOT r = s32[4] add(ms, e)""",
+        "e = s32[4] constant({1, 4, 3, 7}) ROOT r = s32[4] add(e, ms)",
+        "e = s32[4] constant({1, 3, 4, 7}) ROOT r = s32[4] add(e, ms)",
+    ),
+    "a part of a constant": (
+        """c = s32[6] constant({9, 1, 4, 3, 7, 8}) e = s32[4] slice(c), slice={[1:5]}
+        ROOT r = s32[4] add(ms, e)""",
+        "e = s32[4] constant({1, 4, 3, 7}) ROOT r = s32[4] add(e, ms)",
+        "e = s32[4] constant({9, 1, 4, 3}) ROOT r = s32[4] add(e, ms)",
+    ),
     "a product of integers in two steps": (
         """o = s32[] constant(1) ROOT r = s32[] reduce(ms, o), dimensions={0}, to_apply=integers""",
         """o = s32[] constant(1) h = s32[2,2] reshape(ms)
