@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hloom.cpu.kernels.sorting import long_sort
+from hloom.cpu.kernels.sorting import quick_sort, radix_row, row_sort, sample_sort
 from hloom.cpu.kernels.sorting.sort_order import sort_keys
 from tests.evaluation import parse
-from tests.native_runs import agree, draw, special_values
+from tests.native_runs import agree, compiled, draw, special_values
 
 
 def canonical(name: str, kind: str) -> tuple[str, list[str]]:
@@ -105,11 +106,49 @@ def test_long_rows(kind: str, n: int) -> None:
     check([kind], (n,), 0, descending=True)
 
 
+@pytest.fixture(params=[True, False], ids=["quicksort", "digits"])
+def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Sort long rows by the processor's best method, and by that of processors that compress no vectors."""
+    compiled.cache_clear()
+    if not request.param:
+        monkeypatch.setattr(row_sort, "sorts_quickly", lambda target: False)
+    yield
+    compiled.cache_clear()
+
+
+@pytest.fixture(params=[0, quick_sort.PATIENCE], ids=["middles", "samples"])
+def pivots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Partition by samples, and by the middles of ranges only."""
+    compiled.cache_clear()
+    monkeypatch.setattr(quick_sort, "PATIENCE", request.param)
+    yield
+    compiled.cache_clear()
+
+
 @pytest.mark.parametrize("kind", ["f32", "bf16", "s32", "u8", "f64"])
+@pytest.mark.usefixtures("method")
 def test_one_row_for_all_threads(kind: str) -> None:
-    n = long_sort.LEAST + 77
+    n = radix_row.LEAST + 77
     check([kind], (n,), 0)
     check([kind, "s32"], (1, n), 1, descending=True)
+
+
+@pytest.mark.parametrize("kind", ["u32", "s64"])
+@pytest.mark.parametrize("n", [129, 255, 256, 257, 400, 3000, sample_sort.LEAST - 1, sample_sort.LEAST + 1])
+@pytest.mark.usefixtures("pivots")
+def test_integers_in_any_distribution(kind: str, n: int) -> None:
+    numbers = np.dtype({"u32": np.uint32, "s64": np.int64}[kind])
+    least, greatest = np.iinfo(numbers).min, np.iinfo(numbers).max
+    random = np.random.default_rng(n)
+    drawn = random.integers(least, greatest, n, numbers, endpoint=True)
+    some = np.where(random.integers(0, 100, n) == 0, drawn, numbers.type(greatest))
+    text = sort_program([kind], (n,), 0)
+    for x in (
+        np.sort(drawn), np.sort(drawn)[::-1].copy(), np.full(n, 7, numbers), np.full(n, greatest, numbers),
+        some, np.where(some == greatest, numbers.type(least), some), random.integers(0, 3, n, numbers),
+        np.arange(n, dtype=numbers) % 50, np.roll(np.sort(drawn), n // 3),
+    ):  # fmt: skip
+        agree(text, x)
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "s16", "pred"])
@@ -219,8 +258,9 @@ CLIPPED = """cmp { a = s32[] parameter(0)
 """
 
 
+@pytest.mark.usefixtures("method")
 @pytest.mark.parametrize("compare", ["", PARTIAL, comparator(["f32"], 1, descending=True)])
-@pytest.mark.parametrize("sizes", [(3, 100), (3, 5000), (1, long_sort.LEAST + 77)])
+@pytest.mark.parametrize("sizes", [(3, 100), (3, 5000), (1, radix_row.LEAST + 77)])
 def test_elements_that_share_a_key_keep_their_order(sizes: tuple[int, ...], compare: str) -> None:
     """Zeros of both signs, and NaNs with payloads where they are ordered, among a few other numbers."""
     bits = [0, 1 << 31, 0x7F800000, 0xBF800000, 0x3F800000, 1]
@@ -230,7 +270,7 @@ def test_elements_that_share_a_key_keep_their_order(sizes: tuple[int, ...], comp
     agree(sort_program(["f32"], sizes, 1, compare=compare), x)
 
 
-@pytest.mark.parametrize("sizes", [(3, 100), (1, long_sort.LEAST)])
+@pytest.mark.parametrize("sizes", [(3, 100), (1, radix_row.LEAST)])
 def test_a_constant_may_be_the_key_of_many_elements(sizes: tuple[int, ...]) -> None:
     x = np.random.default_rng(2).integers(-50, 50, sizes, np.int32)
     agree(sort_program(["s32"], sizes, 1, compare=CLIPPED), x)

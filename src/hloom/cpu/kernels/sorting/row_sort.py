@@ -1,4 +1,4 @@
-"""Sorts of rows by keys: a vector sorting network for short rows, radix sort for long ones.
+"""Sorts of rows by keys: a vector sorting network for short rows, quicksort or radix sort for long ones.
 
 Each key is sorted together with the index of its element; all operands are then gathered in that order. A
 single operand is sorted as keys alone, from which its elements are recovered. Zeros of both signs and NaNs
@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, loop_nest
+from hloom.codegen.target import Target
 from hloom.codegen.types import Element, register_type
+from hloom.cpu.kernels.sorting.quick_sort import quick_sort, sorts_quickly
 from hloom.cpu.kernels.sorting.radix_sort import SortRecord, radix_sort
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import SortKey, integer_type, restored, sort_keys, value_of
@@ -31,11 +33,16 @@ from hloom.records import dataclass
 from hloom.shape import element_type as et
 
 NETWORK: Final = 4096
-"""Longest row, in elements, that a network sorts in stack memory."""
+"""Longest row, in elements, that is sorted in stack memory: by a network without `sorts_quickly`."""
 SHORT: Final = 128
-"""Longest row, in elements, that a merge sort takes if its keys are too wide for a network."""
+"""Longest row, in elements, that a network sorts in any case, or a merge sort if keys are too wide for it."""
+ONE_DIGIT, TWO_DIGITS = 8, 16
+"""Most bits of keys alone, and of keys with indices, that are sorted by digits sooner than by quicksort."""
 SLOTS: Final = 16
 """Number of long rows that are sorted at once, each with its own scratch memory."""
+
+
+Method: TypeAlias = Literal["network", "quicksort", "digits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +53,24 @@ class KeySort:
         groups: keys packed into one integer each, the most significant group first.
         record: the record that is sorted: a key alone, or with the index of its element.
         alone: whether keys of a single operand are sorted without indices.
-        by_network: a network sorts the records, so that no scratch memory is needed.
+        method: how the records are sorted.
+        on_stack: whether scratch memory of a row is stack memory.
     """
 
     groups: tuple[tuple[SortKey, ...], ...]
     record: SortRecord
     alone: bool
-    by_network: bool
+    method: Method
+    on_stack: bool
 
     def __str__(self) -> str:
-        how = "by a network" if self.by_network else "by digits"
+        how = {"network": "by a network", "quicksort": "by quicksort", "digits": "by digits"}[self.method]
         what = "keys alone" if self.alone else f"keys in {plural(len(self.groups), 'integer')}, records"
         return f"{what} of {self.record.bytes} B {how}"
 
 
 @lru_cache(256)
-def key_sort(i: HloInstruction) -> KeySort | None:
+def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
     """Return the plan of a sort by keys; None if only the comparator defines the order."""
     n = length(i)
     keys = sort_keys(i.called_computations[0]) if 2 <= n < 2**31 else None
@@ -76,11 +85,22 @@ def key_sort(i: HloInstruction) -> KeySort | None:
     narrow = len(groups) == 1 and widest <= 32
     if _sorts_alone(i, keys):
         record = SortRecord(max(32, keys[0].bits), keys[0].bits)
-        return KeySort(((keys[0],),), record, True, n <= NETWORK)
+        method = _method(n, record, ONE_DIGIT, target)
+        return KeySort(((keys[0],),), record, True, method, n <= NETWORK)
     if not narrow and n < SHORT:
         return None
     record = SortRecord(64, widest, 32) if narrow else SortRecord(64, widest, 0, beside=True)
-    return KeySort(tuple(map(tuple, groups)), record, False, narrow and n <= NETWORK)
+    method = _method(n, record, TWO_DIGITS, target) if narrow else "digits"
+    return KeySort(tuple(map(tuple, groups)), record, False, method, narrow and n <= NETWORK)
+
+
+def _method(n: int, record: SortRecord, fewest_bits: int, target: Target) -> Method:
+    """Return the method for rows of integers of one word; many keys of few bits are sorted by digits."""
+    if not sorts_quickly(target):
+        return "network" if n <= NETWORK else "digits"
+    if n <= SHORT:
+        return "network"
+    return "quicksort" if n <= NETWORK or record.key_bits > fewest_bits else "digits"
 
 
 def _sorts_alone(i: HloInstruction, keys: Sequence[SortKey]) -> bool:
@@ -106,9 +126,14 @@ def slots(i: HloInstruction) -> int:
     return min(SLOTS, max(1, i.operands[0].shape.element_count // max(1, length(i))))
 
 
+def area_bytes(plan: KeySort, n: int) -> int:
+    """Return the bytes of scratch memory for the records of a row."""
+    return -(-n * plan.record.bytes // 64) * 64 + 64
+
+
 def slot_bytes(plan: KeySort, n: int) -> int:
     """Return the bytes of scratch memory for the records of a row, twice."""
-    return 2 * (-(-n * plan.record.bytes // 64) * 64 + 64)
+    return 2 * area_bytes(plan, n)
 
 
 def counts_along(operand: HloInstruction, dimension: int) -> bool:
@@ -137,12 +162,13 @@ def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) ->
     sizes = i.operands[0].shape.dimensions
     n = length(i)
     rows = math.prod(sizes) // n
-    trips = rows if plan.by_network else slots(i)
+    trips = rows if plan.on_stack else slots(i)
     with function.loop(begin, end) as loop:
         if trips == rows:
             RowByKeys(module, function, i, plan).run(loop.index, loop.index)
         else:
-            with function.loop(loop.index, rows, trips) as inner:
+            first, last = ((loop.index + n) * rows for n in range(2))
+            with function.loop(first.unsigned_divide(trips), last.unsigned_divide(trips)) as inner:
                 RowByKeys(module, function, i, plan).run(inner.index, loop.index)
     function.finish()
     work = math.prod(sizes) * count * max(1, n.bit_length()) * 2
@@ -171,6 +197,7 @@ class RowByKeys:
         self.others: list[Index] = []
         self.low: Value = function.constant(I64, 0)
         self.high: Value = function.constant(I64, self.n)
+        self.is_aligned = True
         lanes = 16 if self.n >= 16 else 8
         self.e = Elements(function, lanes, views)
         # noncontiguous rows are stored element by element
@@ -182,9 +209,11 @@ class RowByKeys:
     def run(self, row: Value, slot: Value) -> None:
         """Emit the sort of a row in the scratch memory of a slot."""
         self.others = self.row_indices(row)
-        if self.plan.by_network:
+        if self.plan.method == "network":
             stack = self.f.allocate(I64, padded(self.n))
             areas = (stack, stack)
+        elif self.plan.on_stack:
+            areas = (self.f.allocate(I64, self.n), self.f.allocate(I64, self.n))
         else:
             size = slot_bytes(self.plan, self.n)
             first = self.f.offset(self.space, slot * size)
@@ -193,7 +222,7 @@ class RowByKeys:
             self.by_records(areas)
             return
         differs = self.fill_alone(areas[0])
-        self.write_alone(self.sorted(areas)[0])
+        self.write_sorted(self.sorted(areas)[0])
         with self.f.when(differs):
             self.store_again()
 
@@ -215,7 +244,9 @@ class RowByKeys:
     def each(self, e: Elements, body: Callable[[Index], None]) -> None:
         """Run ``body(place)`` for the elements, or vectors, of the row from ``low`` to ``high``."""
         variable = Variable(self.n, "s")
-        loop_nest(e, [variable], lambda: body(Index.of(variable)), self.low, self.high)
+        loop_nest(
+            e, [variable], lambda: body(Index.of(variable)), self.low, self.high, is_aligned=self.is_aligned
+        )
 
     def area(self, pointer: Value, kind: Type) -> View:
         """Return scratch memory as an array of unsigned integers."""
@@ -247,9 +278,16 @@ class RowByKeys:
             self.e.store(target, (index,), integer.cast("zext", record.type))
 
         self.each(self.e, body)
-        if self.plan.by_network:
+        if self.plan.method == "network":
             self.pad(area, record.type)
         return self.f.intrinsic("vector.reduce.or", self.f.load(wide, address), result=I32).compare("ne", 0)
+
+    def write_sorted(self, area: Value) -> None:
+        """Store the results from sorted keys or records."""
+        if self.plan.alone:
+            self.write_alone(area)
+        else:
+            self.write(area)
 
     def write_alone(self, area: Value) -> None:
         """Store the elements recovered from the sorted keys."""
@@ -315,7 +353,19 @@ class RowByKeys:
             else:
                 self.fill(group, first)
             first, second = self.sorted((first, second))
-        self.write(first)
+        self.write_sorted(first)
+
+    def record_at(self, index: Index, group: Sequence[SortKey]) -> Value:
+        """Return the integer of the record of an element: its key, with its index if both are in one."""
+        if self.plan.alone:
+            (key,) = group
+            integer = key.integer(self.e, [self.e.element(self.i.operands[0], self.at(index))])
+            return integer.cast("zext", self.plan.record.type)
+        elements = [self.e.element(o, self.at(index)) for o in self.i.operands]
+        integer = self.e.wide(self.group_integer(group, elements))
+        return (
+            integer if self.plan.record.beside else (integer << 32) | self.e.wide(self.e.index_value(index))
+        )
 
     def numbers(self, area: Value) -> Value:
         """Return the address of the indices that move along with the integers."""
@@ -336,17 +386,13 @@ class RowByKeys:
         integers, numbers = self.area(area, I64), self.area(self.numbers(area), I32)
 
         def body(index: Index) -> None:
-            elements = [self.e.element(o, self.at(index)) for o in self.i.operands]
-            integer = self.e.wide(self.group_integer(group, elements))
-            position = self.e.wide(self.e.index_value(index))
             if record.beside:
+                position = self.e.wide(self.e.index_value(index))
                 self.e.store(numbers, (index,), position.cast("trunc", I32))
-            else:
-                integer = (integer << 32) | position
-            self.e.store(integers, (index,), integer)
+            self.e.store(integers, (index,), self.record_at(index, group))
 
         self.each(self.e, body)
-        if self.plan.by_network:
+        if self.plan.method == "network":
             self.pad(area, I64)
 
     def renumber(self, group: Sequence[SortKey], area: Value, other: Value) -> tuple[Value, Value]:
@@ -398,7 +444,7 @@ class RowByKeys:
     def sorted(self, areas: tuple[Value, Value]) -> tuple[Value, Value]:
         """Sort records; return the area that holds the result, and the other one."""
         f, record = self.f, self.plan.record
-        if self.plan.by_network:
+        if self.plan.method == "network":
             count = padded(self.n)
             if count <= block_size(record.type):
                 f.call(None, small_network(self.module, record.type, count), areas[0])
@@ -407,6 +453,11 @@ class RowByKeys:
             return areas
         null = f.constant(PTR, 0)
         numbers = [self.numbers(area) if record.beside else null for area in areas]
+        if self.plan.method == "quicksort":
+            start = f.constant(integer_type(1), 0)
+            name = quick_sort(self.module, record.type)
+            f.call(None, name, *areas, f.constant(I64, self.n), start)
+            return areas
         name = radix_sort(self.module, record, self.n)
         swapped = f.call(
             integer_type(1), name, areas[0], areas[1], numbers[0], numbers[1], f.constant(I64, self.n)

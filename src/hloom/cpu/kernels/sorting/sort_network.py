@@ -1,7 +1,8 @@
 """Sorting networks in vectors: bitonic merges of unsigned integers in registers and in memory.
 
 Batcher, "Sorting networks and their applications" (AFIPS 1968), in the form where every merge begins by
-comparing elements from both ends, so that all runs ascend.
+comparing elements from both ends, so that all runs ascend. In registers the first runs are those of a lane in
+all vectors.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def small_network(module: Module, element: Type, count: int) -> str:
         (pointer,) = function.parameters
         lanes = min(lanes_of(element), count)
         vectors = _loaded(function, element, lanes, pointer, count // lanes)
-        _stored(function, _sorted_block(vectors, lanes), pointer)
+        _stored(function, sorted_block(vectors), pointer)
         function.finish()
     return name
 
@@ -62,73 +63,104 @@ def _stored(function: Function, vectors: Sequence[Value], pointer: Value) -> Non
 
 
 def _ordered(a: Value, b: Value) -> tuple[Value, Value]:
-    """Return the lane-wise (smaller, larger)."""
-    return a.function.intrinsic("umin", a, b), a.function.intrinsic("umax", a, b)
+    """Return the lane-wise (smaller, larger).
+
+    In vectors of 64 bytes only one unit of Intel's processors computes minima and maxima, those of 64 bits in
+    two operations; two units compute the exclusive or. Blocks take 0.8 of the time.
+    """
+    smaller = a.function.intrinsic("umin", a, b)
+    return smaller, a ^ b ^ smaller
 
 
-def _exchanged(vector: Value, partner: Sequence[int], low: Sequence[bool]) -> Value:
-    """Compare every lane with its partner; ``low`` lanes take the smaller one."""
-    lanes = vector.type.lanes
-    smaller, larger = _ordered(vector, vector.shuffle(partner))
-    return smaller.shuffle([n if low[n] else n + lanes for n in range(lanes)], larger)
+def _blended(yes: Value, no: Value, lanes: Sequence[bool]) -> Value:
+    """Return the marked lanes of one vector, and the others of another."""
+    return yes.shuffle([n if marked else n + len(lanes) for n, marked in enumerate(lanes)], no)
 
 
-def _halved(vector: Value, distance: int) -> Value:
+def _exchanged(vector: Value, distance: int) -> Value:
+    """Order every lane and that at a distance, a power of two."""
     lanes = range(vector.type.lanes)
-    return _exchanged(vector, [n ^ distance for n in lanes], [not n & distance for n in lanes])
-
-
-def _mirrored(vector: Value, distance: int) -> Value:
-    """Compare from both ends of groups of twice the distance."""
-    lanes = range(vector.type.lanes)
-    return _exchanged(vector, [n ^ (2 * distance - 1) for n in lanes], [not n & distance for n in lanes])
+    other = vector.shuffle([n ^ distance for n in lanes])
+    if vector.type.bits == 64:  # 0.8 of the time of a minimum and a maximum; of 32 bits, 1.05
+        high = vector.function.constant(I1.vector(len(lanes)), [bool(n & distance) for n in lanes])
+        return (vector.compare("ult", other) ^ high).select(vector, other)
+    return _blended(*_ordered(vector, other), [not n & distance for n in lanes])
 
 
 def _merged_lanes(vector: Value) -> Value:
     """Merge a bitonic vector into ascending lanes."""
     distance = vector.type.lanes // 2
     while distance:
-        vector = _halved(vector, distance)
+        vector = _exchanged(vector, distance)
         distance //= 2
     return vector
 
 
-def _sorted_lanes(vector: Value, lanes: int) -> Value:
-    width = 1
-    while width < lanes:
-        vector = _mirrored(vector, width)
-        distance = width // 2
-        while distance:
-            vector = _halved(vector, distance)
-            distance //= 2
-        width *= 2
-    return vector
-
-
-def _descend(vectors: list[Value], low: int, count: int, distance: int) -> None:
-    """Compare the vectors of a range at a distance, then at each half of it."""
+def _descend(vectors: list[Value], count: int) -> None:
+    """Merge bitonic runs of ``count`` vectors, lane by lane."""
+    distance = count // 2
     while distance:
-        for start in range(low, low + count, 2 * distance):
-            for k in range(start, start + distance):
+        for k in range(len(vectors)):
+            if not k & distance:
                 vectors[k], vectors[k + distance] = _ordered(vectors[k], vectors[k + distance])
         distance //= 2
 
 
-def _sorted_block(vectors: list[Value], lanes: int) -> list[Value]:
-    """Sort all elements of a power of two of vectors."""
-    backwards = list(range(lanes))[::-1]
-    vectors = [_sorted_lanes(v, lanes) for v in vectors]
+def sorted_block(vectors: Sequence[Value]) -> list[Value]:
+    """Sort all elements of a power of two of vectors.
+
+    Each lane of all vectors is a run, whose sorting needs no shuffles; then runs of adjacent lanes merge.
+    """
+    vectors, count, lanes = list(vectors), len(vectors), vectors[0].type.lanes
+    for low, high in _comparators(count):
+        vectors[low], vectors[high] = _ordered(vectors[low], vectors[high])
+    width = 1
+    while width < lanes:
+        _fold_lanes(vectors, width)
+        distance = width // 2
+        while distance:
+            vectors = [_exchanged(v, distance) for v in vectors]
+            distance //= 2
+        _descend(vectors, count)
+        width *= 2
+    return _by_lanes(vectors)
+
+
+def _comparators(count: int) -> list[tuple[int, int]]:
+    """Return the comparators of Batcher's odd-even merge sort."""
+    pairs: list[tuple[int, int]] = []
     run = 1
-    while run < len(vectors):
-        for low in range(0, len(vectors), 2 * run):
-            for k in range(run):
-                a, b = low + k, low + 2 * run - 1 - k
-                smaller, larger = _ordered(vectors[a], vectors[b].shuffle(backwards))
-                vectors[a], vectors[b] = smaller, larger.shuffle(backwards)
-            _descend(vectors, low, 2 * run, run // 2)
-            for k in range(low, low + 2 * run):
-                vectors[k] = _merged_lanes(vectors[k])
+    while run < count:
+        distance = run
+        while distance:
+            for start in range(distance % run, count - distance, 2 * distance):
+                for k in range(start, min(start + distance, count - distance)):
+                    if k // (2 * run) == (k + distance) // (2 * run):
+                        pairs.append((k, k + distance))
+            distance //= 2
         run *= 2
+    return pairs
+
+
+def _fold_lanes(vectors: list[Value], width: int) -> None:
+    """Order the elements of two adjacent runs of ``width`` lanes from both ends."""
+    lanes = range(vectors[0].type.lanes)
+    opposite, low = [n ^ (2 * width - 1) for n in lanes], [not n & width for n in lanes]
+    if len(vectors) == 1:
+        vectors[0] = _blended(*_ordered(vectors[0], vectors[0].shuffle(opposite)), low)
+    for k in range(len(vectors) // 2):
+        smaller, larger = _ordered(vectors[k], vectors[-1 - k].shuffle(opposite))
+        vectors[k] = _blended(smaller, larger, low)
+        vectors[-1 - k] = _blended(larger, smaller, low).shuffle(opposite)
+
+
+def _by_lanes(vectors: list[Value]) -> list[Value]:
+    """Return the elements of the first lane of all vectors, then those of the second, and so on."""
+    lanes, half = vectors[0].type.lanes, len(vectors) // 2
+    for _ in range(len(vectors).bit_length() - 1):
+        pairs = [(vectors[k], vectors[k + half]) for k in range(half)]
+        interleaved = [[n // 2 + n % 2 * lanes + start for n in range(lanes)] for start in (0, lanes // 2)]
+        vectors = [a.shuffle(order, b) for a, b in pairs for order in interleaved]
     return vectors
 
 
@@ -144,9 +176,7 @@ class _Network:
         f, block = self.f, block_size(self.element)
         with f.loop(0, self.count, block) as blocks:
             address = self.at(blocks.index)
-            _stored(
-                f, _sorted_block(_loaded(f, self.element, self.lanes, address, BLOCK), self.lanes), address
-            )
+            _stored(f, sorted_block(_loaded(f, self.element, self.lanes, address, BLOCK)), address)
         exponent = f.intrinsic("cttz", self.count, f.constant(I1, 1))
         first = f.constant(I64, block)
         with f.loop(0, exponent - (block.bit_length() - 1), 1, [first]) as merging:
@@ -159,7 +189,7 @@ class _Network:
             with f.loop(0, self.count, block) as blocks:
                 address = self.at(blocks.index)
                 vectors = _loaded(f, self.element, self.lanes, address, BLOCK)
-                _descend(vectors, 0, BLOCK, BLOCK // 2)
+                _descend(vectors, BLOCK)
                 _stored(f, [_merged_lanes(v) for v in vectors], address)
             merging.next(run + run)
         f.finish()

@@ -2,38 +2,62 @@
 
 from __future__ import annotations
 
-from hloom.cpu.kernels.sorting import long_sort
+from hloom.codegen.target import Target
+from hloom.cpu.kernels.sorting import radix_row, sample_sort
 from hloom.cpu.kernels.sorting.merge_sort import emit_merge_sort, merge_sort_bytes
-from hloom.cpu.kernels.sorting.row_sort import emit_rows, key_sort, length, slot_bytes, slots
+from hloom.cpu.kernels.sorting.radix_row import RadixRow
+from hloom.cpu.kernels.sorting.row_sort import (
+    KeySort,
+    emit_rows,
+    key_sort,
+    length,
+    slot_bytes,
+    slots,
+)
+from hloom.cpu.kernels.sorting.sample_sort import SampleSort
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.kernel import KernelPlan
 
 
-def workspace_bytes(i: HloInstruction) -> int:
+def workspace_bytes(i: HloInstruction, target: Target) -> int:
     """Return the bytes of scratch memory of a sort."""
     if not i.operands[0].shape.element_count:
         return 0
-    plan = key_sort(i)
+    plan = key_sort(i, target)
     if plan is None:
         return merge_sort_bytes(i)
-    if long_sort.shares_row(i, plan):
-        return long_sort.workspace_bytes(i, plan)
-    return 0 if plan.by_network else slots(i) * slot_bytes(plan, length(i))
+    match _shared_row(i, plan):
+        case None:
+            return 0 if plan.on_stack else slots(i) * slot_bytes(plan, length(i))
+        case row:
+            return row.workspace_bytes(plan, length(i))
 
 
-@KERNELS.register("sort", fuses=True, workspace=lambda i, target: workspace_bytes(i))
+@KERNELS.register("sort", fuses=True, workspace=workspace_bytes)
 def emit_sort(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a sort."""
     i = plan.instruction
     results = [program.view(i, (n,) if i.shape.is_tuple else ()) for n in range(len(i.operands))]
     if not results[0].count:
         return
-    keys = key_sort(i)
+    keys = key_sort(i, program.module.target)
     if keys is None:
         emit_merge_sort(program, i, results)
-    elif long_sort.shares_row(i, keys):
-        long_sort.emit_long_sort(program, i, keys, results)
+        return
+    pointers = [*map(program.pointer, i.operands), *(r.pointer for r in results), program.workspace(i)]
+    row = _shared_row(i, keys)
+    if row is not None:
+        row(program, i, keys, pointers).emit()
     else:
-        sources = [program.pointer(o) for o in i.operands]
-        emit_rows(program, i, keys, [*sources, *(r.pointer for r in results), program.workspace(i)])
+        emit_rows(program, i, keys, pointers)
+
+
+def _shared_row(i: HloInstruction, plan: KeySort) -> type[RadixRow] | type[SampleSort] | None:
+    """Return the sort for one row that is long enough to be shared among threads."""
+    n = length(i)
+    if i.operands[0].shape.element_count != n or plan.record.beside:
+        return None
+    if plan.method == "quicksort":
+        return SampleSort if n >= sample_sort.LEAST else None
+    return RadixRow if n >= radix_row.LEAST else None

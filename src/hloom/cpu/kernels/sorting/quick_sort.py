@@ -1,0 +1,203 @@
+"""Quicksort of unsigned integers in vectors, between two areas of memory.
+
+Hoare, "Quicksort" (The Computer Journal, 1962). A partition appends the integers below the pivot to one area
+and the others to the other one, so that it does not branch on data. The pivot is the median of as many
+samples as a vector has lanes. Where samples mislead too often, it is the middle of the range of the integers
+instead, which bounds the depth by their bits. Few integers are sorted by a network.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Type, Value, make_type
+from hloom.codegen.llvm.memory import gather, masked_load, masked_store
+from hloom.codegen.llvm.structured import LocalVariable, repeat
+from hloom.codegen.target import Target
+from hloom.cpu.kernels.sorting.sort_network import sorted_block
+
+BLOCK: Final = 16
+"""Most vectors that a network sorts. With 8 a sort takes 8 % longer: twice as many partitions, short ones."""
+PATIENCE: Final = 2
+"""Levels of partitions by samples, for each bit of the number of integers."""
+UNROLLED: Final = 4
+"""Vectors in an iteration of the partition."""
+
+
+def sorts_quickly(target: Target) -> bool:
+    """Return whether the processor compresses vectors: moves chosen lanes to the first ones."""
+    return target.has("avx512f")
+
+
+def quick_sort(module: Module, element: Type) -> str:
+    """Emit the function (area, other area, count, i1) that sorts integers; return its name.
+
+    The integers are in the other area if the flag is true; the result is in the first one.
+    """
+    name = f"quick_sort_{element}"
+    if name not in module.functions:
+        f = module.function(name, [PTR, PTR, I64, I1])
+        area, other, count, elsewhere = f.parameters
+        bits = f.constant(I64, 64) - f.intrinsic("ctlz", count, f.constant(I1, 0))
+        extent = f.constant(element, 0), f.constant(element, -1)
+        levels = bits * PATIENCE
+        f.call(None, QuickSort(module, element).emit(), area, other, count, elsewhere, *extent, levels)
+        f.finish()
+    return name
+
+
+class QuickSort:
+    """Emits the functions of a sort."""
+
+    def __init__(self, module: Module, element: Type) -> None:
+        self.module, self.element = module, element
+        self.lanes = module.target.vector_bytes // element.size
+        self.vector = element.vector(self.lanes)
+
+    def emit(self) -> str:
+        """Emit the recursion: partitions, of which the second part is sorted in the next iteration."""
+        name, element = f"quick_sort_range_{self.element}", self.element
+        blocks, equal, partition = self.blocks(), self.equal(), self.partition()
+        f = self.module.function(name, [PTR, PTR, I64, I1, element, element, I64])
+        *first, high, levels = f.parameters
+        variables = [LocalVariable(f, value.type, value) for value in (*first, levels)]
+        with repeat(f):
+            area, other, count, elsewhere, low, levels = (v.get() for v in variables)
+            source = elsewhere.select(other, area)
+            with f.when(count.compare("sle", BLOCK * self.lanes)):
+                f.call(None, blocks, source, area, count)
+                f.return_value()
+            least, median, greatest = self.samples(f, source, count)
+            with f.when(least.compare("eq", greatest)):
+                f.return_if(f.call(I1, equal, source, area, count, least).compare("ne", 0))
+            pivot = median + (median.compare("eq", least) & median.compare("ne", high)).cast("zext", element)
+            middle = low + (high - low).logical_shift_right(1) + 1
+            pivot = levels.compare("sgt", 0).select(pivot, middle)
+            below = f.call(I64, partition, source, area, other, count, pivot)
+            above = count - below
+            rest = f.offset(other, above, element)
+            f.call(None, name, area, rest, below, f.constant(I1, 0), low, pivot - 1, levels - 1)
+            following = (f.offset(area, below, element), other, above, f.constant(I1, 1), pivot, levels - 1)
+            for variable, value in zip(variables, following, strict=True):
+                variable.set(value)
+        f.finish()
+        return name
+
+    def samples(self, f: Function, source: Value, count: Value) -> tuple[Value, Value, Value]:
+        """Return the least, the median and the greatest of samples at equal distances."""
+        lanes = self.lanes
+        step = count.logical_shift_right(lanes.bit_length() - 1)
+        indices = step.splat(lanes) * f.constant(I64.vector(lanes), list(range(lanes)))
+        start = f.offset(source, step.logical_shift_right(1), self.element)
+        (ordered,) = sorted_block([gather(self.vector, f.offset(start, indices, self.element))])
+        return ordered.extract(0), ordered.extract(lanes // 2), ordered.extract(lanes - 1)
+
+    def partition(self) -> str:
+        """Emit the function (source, area, other area, count, pivot); it counts the integers below the pivot.
+
+        It appends these to the first area, the others to the other one. The source is one of the two, because
+        nothing is stored behind what was loaded.
+        """
+        name = f"partition_{self.element}"
+        if name in self.module.functions:
+            return name
+        f = self.module.function(name, [PTR, PTR, PTR, I64, self.element], I64)
+        source, *targets, count, pivot = f.parameters
+        pivots = pivot.splat(self.lanes)
+        below, start = f.constant(I64, 0), f.constant(I64, 0)
+        for vectors in (UNROLLED, 1):
+            step = vectors * self.lanes
+            end = count & -step
+            with f.loop(start, end, step, [below]) as loop:
+                (position,) = loop.values
+                indices = [loop.index + n * self.lanes for n in range(vectors)]
+                loaded = [f.load(self.vector, f.offset(source, i, self.element)) for i in indices]
+                for index, vector in zip(indices, loaded, strict=True):
+                    is_below = vector.compare("ult", pivots)
+                    parts = (is_below, position), (~is_below, index - position)
+                    for target, (mask, at) in zip(targets, parts, strict=True):
+                        f.store(self.compressed(f, vector, mask), f.offset(target, at, self.element))
+                    position = position + self.marked(f, is_below)
+                loop.next(position)
+            (below,), start = loop.values, end
+        active = self.first(f, count - start)
+        vector = masked_load(self.vector, f.offset(source, start, self.element), active)
+        is_below = vector.compare("ult", pivots) & active
+        parts = (is_below, below), (~is_below & active, start - below)
+        for target, (mask, at) in zip(targets, parts, strict=True):
+            part, stored = self.compressed(f, vector, mask), self.first(f, self.marked(f, mask))
+            masked_store(part, f.offset(target, at, self.element), stored)
+        f.finish(below + self.marked(f, is_below))
+        return name
+
+    def first(self, f: Function, count: Value) -> Value:
+        """Return the mask of the first lanes."""
+        numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
+        return numbers.compare("ult", count.cast("trunc", I32).splat(self.lanes))
+
+    def marked(self, f: Function, mask: Value) -> Value:
+        """Return the number of lanes in a mask."""
+        bits = mask.bitcast(make_type(f"i{self.lanes}"))
+        return f.intrinsic("ctpop", bits.cast("zext", I32)).cast("zext", I64)
+
+    def compressed(self, f: Function, vector: Value, mask: Value) -> Value:
+        """Return the chosen lanes at the begin of a vector."""
+        name = f"llvm.experimental.vector.compress.{vector.type.suffix}"
+        return f.call(vector.type, name, vector, mask, f.poison(vector.type))
+
+    def equal(self) -> str:
+        """Emit the function (source, area, count, integer): whether all integers equal this one.
+
+        If so it stores them.
+        """
+        name = f"quick_sort_equal_{self.element}"
+        f = self.module.function(name, [PTR, PTR, I64, self.element], I1)
+        source, area, count, integer = f.parameters
+        wide = integer.splat(self.lanes)
+        last = count - self.lanes
+        with f.loop(0, count, self.lanes) as loop:
+            at = f.intrinsic("smin", loop.index, last)
+            vector = f.load(self.vector, f.offset(source, at, self.element))
+            differs = f.intrinsic("vector.reduce.or", vector.compare("ne", wide), result=I1)
+            f.return_if(differs, 0)
+        with f.loop(0, count, self.lanes) as loop:
+            at = f.intrinsic("smin", loop.index, last)
+            f.store(wide, f.offset(area, at, self.element))
+        f.finish(f.constant(I1, 1))
+        return name
+
+    def blocks(self) -> str:
+        """Emit the function (source, area, count) that sorts few integers by networks."""
+        name = f"quick_sort_blocks_{self.element}"
+        functions = [self.block(1 << n) for n in range(BLOCK.bit_length())]
+        f = self.module.function(name, [PTR, PTR, I64])
+        for number, function in enumerate(functions):
+            with f.when(f.parameters[2].compare("sle", self.lanes << number)):
+                f.call(None, function, *f.parameters)
+                f.return_value()
+        f.finish()
+        return name
+
+    def block(self, vectors: int) -> str:
+        """Emit the function (source, area, count) that sorts more than half of the elements of vectors."""
+        name = f"quick_sort_block_{self.element}_{vectors}"
+        f = self.module.function(name, [PTR, PTR, I64])
+        source, area, count = f.parameters
+        zero = f.constant(I64, 0)
+        loaded: list[Value] = []
+        masks: list[Value | None] = [
+            None if n < vectors // 2 else self.first(f, f.intrinsic("smax", count - n * self.lanes, zero))
+            for n in range(vectors)
+        ]
+        for n, mask in enumerate(masks):
+            address = f.offset(source, n * self.lanes, self.element)
+            wide = self.vector
+            loaded.append(masked_load(wide, address, mask, -1) if mask is not None else f.load(wide, address))
+        for n, (vector, mask) in enumerate(zip(sorted_block(loaded), masks, strict=True)):
+            address = f.offset(area, n * self.lanes, self.element)
+            if mask is not None:
+                masked_store(vector, address, mask)
+            else:
+                f.store(vector, address)
+        f.finish()
+        return name

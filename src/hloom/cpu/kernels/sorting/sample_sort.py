@@ -1,0 +1,162 @@
+"""Sorts of one long row, shared among threads: chunks are divided into buckets, then buckets are sorted.
+
+Frazer and McKellar, "Samplesort" (Journal of the ACM 1970). Splitters are quantiles of samples of the row.
+Each chunk is partitioned by all of them while it is in the cache; a bucket collects its pieces of all chunks
+and is sorted by itself. Equal integers are the same, so that the result depends neither on chunks nor on
+splitters.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm.memory import copy_bytes, load_element, store_element
+from hloom.codegen.loops import loop_nest
+from hloom.cpu.kernels.sorting.quick_sort import QuickSort, quick_sort
+from hloom.cpu.kernels.sorting.row_sort import KeySort, area_bytes, length
+from hloom.cpu.kernels.sorting.shared_row import SharedRow, chunk_length, flags_bytes
+from hloom.cpu.program import ProgramEmitter
+from hloom.ir.affine import Index, Variable
+from hloom.ir.instruction import HloInstruction
+
+LEAST: Final = 1 << 15
+"""Fewest elements of a row that threads share."""
+AREAS: Final = 3
+USUAL: Final = 1 << 15
+"""Elements of a chunk, and of a bucket, of a row that is long enough."""
+FEWEST, MOST = 16, 256
+"""Bounds of the number of buckets; the first also of that of chunks."""
+SAMPLES: Final = 16
+"""Samples for each bucket."""
+
+
+def chunk_count(n: int) -> int:
+    """Return the number of chunks."""
+    return -(-n // chunk_length(n, max(FEWEST, n // USUAL)))
+
+
+def bucket_count(n: int) -> int:
+    """Return the number of buckets, a power of two."""
+    return min(MOST, max(FEWEST, 1 << (n // USUAL).bit_length()))
+
+
+def table_bytes(n: int) -> int:
+    """Return the bytes of the samples, with space to sort them, and of the bounds of all pieces."""
+    return 2 * bucket_count(n) * SAMPLES * 8 + -(-chunk_count(n) * (bucket_count(n) + 1) * 4 // 64) * 64
+
+
+class SampleSort(SharedRow):
+    """Emits the kernels of one sort by buckets."""
+
+    def __init__(
+        self, program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: list[Value]
+    ) -> None:
+        self.buckets = bucket_count(n := length(i))
+        super().__init__(program, i, plan, pointers, chunk_count(n), table_bytes(n))
+
+    @staticmethod
+    def workspace_bytes(plan: KeySort, n: int) -> int:
+        """Return the bytes of scratch memory of a row."""
+        return flags_bytes(chunk_count(n)) + table_bytes(n) + AREAS * area_bytes(plan, n)
+
+    def emit(self) -> None:
+        """Emit all steps."""
+        self.call(self.pointers, self.sample, 1, self.buckets * SAMPLES)
+        self.call(self.pointers, self.divide_chunk, self.chunks, 8 * self.n)
+        self.call(self.pointers, self.sort_bucket, self.buckets, 16 * self.n)
+        self.restore()
+
+    def space(self, f: Function) -> Value:
+        """Return the scratch memory, the last array of a kernel."""
+        return f.parameters[len(self.pointers) - 1]
+
+    def samples(self, f: Function) -> Value:
+        """Return the address of the samples."""
+        return self.tables(f, self.space(f))
+
+    def bounds(self, f: Function, chunk: Value) -> Value:
+        """Return the address of the first element of each piece of a chunk, and of its end."""
+        first = f.offset(self.samples(f), 2 * self.buckets * SAMPLES * 8)
+        return f.offset(first, chunk * (self.buckets + 1), I32)
+
+    def sample(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
+        """Store samples at equal distances, sorted."""
+        count, kind = self.buckets * SAMPLES, self.record.type
+        row, variable = self.row(f, module, low, high), Variable(self.buckets * SAMPLES, "s")
+        samples = self.samples(f)
+        target = row.area(samples, kind)
+
+        def body() -> None:
+            index = Index.of(variable)
+            position = row.e.opaque(row.e.wide(row.e.index_value(index)) * (self.n // count), self.n)
+            row.e.store(target, (index,), row.record_at(position, self.plan.groups[0]))
+
+        loop_nest(row.e, [variable], body)
+        end = f.offset(samples, count, kind)
+        f.call(None, quick_sort(module, kind), samples, end, f.constant(I64, count), f.constant(I1, 0))
+
+    def divide_chunk(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
+        """Fill a chunk and divide it into buckets."""
+        self.fill_chunk(f, module, number, low, high)
+        areas = [f.offset(self.area(f, self.space(f), n), low, self.record.type) for n in range(2)]
+        bounds = self.bounds(f, number)
+        zero = f.constant(I64, 0)
+        f.call(
+            None, _divide(module, self.record.type), *areas, high - low, f.constant(I1, 0),
+            self.samples(f), f.constant(I64, self.buckets), bounds, zero,
+        )  # fmt: skip
+        store_element(bounds, self.buckets, (high - low).cast("trunc", I32))
+
+    def sort_bucket(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
+        """Collect the pieces of a bucket, sort them and store the results."""
+        kind, chunks, zero = self.record.type, self.chunks, f.constant(I64, 0)
+        pieces, other, area = (self.area(f, self.space(f), n) for n in range(AREAS))
+        with f.loop(0, chunks, 1, [zero]) as loop:
+            bound = load_element(I32, self.bounds(f, loop.index), number)
+            loop.next(loop.values[0] + bound.cast("zext", I64))
+        (start,) = loop.values
+        with f.loop(0, chunks, 1, [start]) as loop:
+            bounds = self.bounds(f, loop.index)
+            first, last = (load_element(I32, bounds, number + n).cast("zext", I64) for n in range(2))
+            source = f.offset(pieces, loop.index * self.piece + first, kind)
+            copy_bytes(f.offset(other, loop.values[0], kind), source, (last - first) * kind.size)
+            loop.next(loop.values[0] + (last - first))
+        (end,) = loop.values
+        areas = [f.offset(a, start, kind) for a in (area, other)]
+        f.call(None, quick_sort(module, kind), *areas, end - start, f.constant(I1, 1))
+        row = self.row(f, module, start, end)
+        row.is_aligned = False
+        row.write_sorted(area)
+
+
+def _divide(module: Module, kind: Type) -> str:
+    """Emit the function (area, other area, count, i1, samples, buckets, bounds, begin) that divides integers.
+
+    The integers are in the other area if the flag is true; the pieces follow each other in the first one. The
+    function stores the first index of each piece, from ``begin`` on.
+    """
+    name = f"divide_{kind}"
+    if name in module.functions:
+        return name
+    partition = QuickSort(module, kind).partition()
+    f = module.function(name, [PTR, PTR, I64, I1, PTR, I64, PTR, I64])
+    area, other, count, elsewhere, samples, buckets, bounds, begin = f.parameters
+    with f.when(buckets.compare("eq", 1)):
+        store_element(bounds, 0, begin.cast("trunc", I32))
+        with f.when(elsewhere):
+            copy_bytes(area, other, count * kind.size)
+        f.return_value()
+    half = buckets.logical_shift_right(1)
+    splitters = f.offset(samples, half * SAMPLES, kind)
+    source = elsewhere.select(other, area)
+    below = f.call(I64, partition, source, area, other, count, f.load(kind, splitters))
+    above = count - below
+    rest = f.offset(other, above, kind)
+    f.call(None, name, area, rest, below, f.constant(I1, 0), samples, half, bounds, begin)
+    f.call(
+        None, name, f.offset(area, below, kind), other, above, f.constant(I1, 1),
+        splitters, half, f.offset(bounds, half, I32), begin + below,
+    )  # fmt: skip
+    f.finish()
+    return name

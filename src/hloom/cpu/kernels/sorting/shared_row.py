@@ -1,0 +1,108 @@
+"""One long row that threads share in chunks: its keys or records, and elements that share a key.
+
+The chunks do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import LoopKernel
+from hloom.cpu.kernels.sorting.row_sort import KeySort, RowByKeys, area_bytes, length
+from hloom.cpu.program import ProgramEmitter
+from hloom.ir.instruction import HloInstruction
+
+Piece: TypeAlias = Callable[[Function, Module, Value, Value, Value], None]
+"""Emit the work on a chunk: (function, module, number, low, high)."""
+
+
+def chunk_length(n: int, chunks: int) -> int:
+    """Return the elements of all chunks but the last one: whole cache lines."""
+    return -(-n // (64 * chunks)) * 64
+
+
+class SharedRow:
+    """Emits kernels over the chunks of a row.
+
+    Scratch memory begins with a flag for each chunk and ``tables`` bytes, then has areas of all records.
+    """
+
+    def __init__(
+        self,
+        program: ProgramEmitter,
+        i: HloInstruction,
+        plan: KeySort,
+        pointers: list[Value],
+        chunks: int,
+        tables: int,
+    ) -> None:
+        self.program, self.f, self.i, self.plan, self.pointers = program, program.function, i, plan, pointers
+        self.n = length(i)
+        self.record = plan.record
+        self.piece = chunk_length(self.n, chunks)
+        self.chunks = -(-self.n // self.piece)
+        self.tables_at = flags_bytes(chunks)
+        self.areas_at = self.tables_at + tables
+
+    def area(self, f: Function, space: Value, number: int) -> Value:
+        """Return an area of records."""
+        return f.offset(space, self.areas_at + number * area_bytes(self.plan, self.n))
+
+    def tables(self, f: Function, space: Value) -> Value:
+        """Return the memory before the areas."""
+        return f.offset(space, self.tables_at)
+
+    def call(self, parameters: list[Value], body: Piece, pieces: int, work: int) -> None:
+        """Emit a kernel over chunks: ``body(function, module, number, low, high)``."""
+
+        def emit(name: str) -> LoopKernel:
+            module = self.program.module
+            function = module.function(name, [PTR] * len(parameters) + [I64, I64])
+            *_, begin, end = function.parameters
+            with function.loop(begin, end) as loop:
+                low = loop.index * self.piece
+                high = function.intrinsic("smin", low + self.piece, function.constant(I64, self.n))
+                body(function, module, loop.index, low, high)
+            function.finish()
+            return LoopKernel(name, pieces, 1, work, str(self.plan))
+
+        self.program.call(self.i, self.program.shared(emit), parameters)
+
+    def row(self, function: Function, module: Module, low: Value, high: Value) -> RowByKeys:
+        """Return the row emitter for a range."""
+        row = RowByKeys(module, function, self.i, self.plan)
+        row.others = row.row_indices(function.constant(I64, 0))
+        row.low, row.high = low, high
+        return row
+
+    def fill_chunk(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
+        """Store the keys of a chunk, or its records, in the first area."""
+        space = f.parameters[len(self.pointers) - 1]
+        row = self.row(f, module, low, high)
+        if self.plan.alone:
+            differs = row.fill_alone(self.area(f, space, 0))
+            f.store(differs.cast("zext", I32), f.offset(space, number, I32))
+        else:
+            row.fill(self.plan.groups[0], self.area(f, space, 0))
+
+    def restore(self) -> None:
+        """Store the elements that share their keys with others again, if there are any."""
+        if not self.plan.alone:
+            return
+        f, space = self.f, self.pointers[-1]
+        with f.loop(0, self.chunks, 1, [f.constant(I32, 0)]) as loop:
+            (differs,) = loop.values
+            loop.next(differs | f.load(I32, f.offset(space, loop.index, I32)))
+
+        def body(f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
+            self.row(f, module, low, high).store_again()
+
+        with f.when(loop.values[0].compare("ne", 0)):
+            self.call(self.pointers, body, 1, self.n)
+
+
+def flags_bytes(chunks: int) -> int:
+    """Return the bytes of the flags by which chunks report elements not recoverable from their keys."""
+    return -(-4 * chunks // 64) * 64
