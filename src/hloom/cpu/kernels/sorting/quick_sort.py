@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Type, Value, make_type
+from hloom.codegen.llvm import I1, I8, I32, I64, PTR, Function, Module, Type, Value, make_type
 from hloom.codegen.llvm.memory import gather, masked_load, masked_store
 from hloom.codegen.llvm.structured import LocalVariable, repeat
 from hloom.codegen.target import Target
@@ -25,8 +25,8 @@ UNROLLED: Final = 4
 
 
 def sorts_quickly(target: Target) -> bool:
-    """Return whether the processor compresses vectors: moves chosen lanes to the first ones."""
-    return target.has("avx512f")
+    """Return whether the processor compresses vectors, or permutes them by indices from a table."""
+    return target.has("avx2")
 
 
 def quick_sort(module: Module, element: Type) -> str:
@@ -141,9 +141,17 @@ class QuickSort:
         return f.intrinsic("ctpop", bits.cast("zext", I32)).cast("zext", I64)
 
     def compressed(self, f: Function, vector: Value, mask: Value) -> Value:
-        """Return the chosen lanes at the begin of a vector."""
-        name = f"llvm.experimental.vector.compress.{vector.type.suffix}"
-        return f.call(vector.type, name, vector, mask, f.poison(vector.type))
+        """Return the chosen lanes as the first ones of a vector; the others are any."""
+        if self.module.target.has("avx512f"):
+            name = f"llvm.experimental.vector.compress.{vector.type.suffix}"
+            return f.call(vector.type, name, vector, mask, f.poison(vector.type))
+        name, words = f"compressing_indices_{self.lanes}", I32.vector(8)
+        if name not in self.module.globals:
+            self.module.constant_bytes(name, _compressing_indices(self.lanes, words.lanes))
+        number = mask.bitcast(make_type(f"i{self.lanes}")).cast("zext", I64)
+        entry = f.offset(f.address(name), number * words.lanes)
+        indices = f.load(I8.vector(words.lanes), entry).cast("zext", I32)
+        return f.call(words, "llvm.x86.avx2.permd", vector.bitcast(words), indices).bitcast(vector.type)
 
     def equal(self) -> str:
         """Emit the function (source, area, count, integer): whether all integers equal this one.
@@ -201,3 +209,13 @@ class QuickSort:
                 f.store(vector, address)
         f.finish()
         return name
+
+
+def _compressing_indices(lanes: int, words: int) -> bytes:
+    """Return, for each mask of lanes, the indices of the words of its lanes, one byte each."""
+    parts = words // lanes
+    entries = [
+        [lane * parts + part for lane in range(lanes) if mask >> lane & 1 for part in range(parts)]
+        for mask in range(1 << lanes)
+    ]
+    return b"".join(bytes(entry).ljust(words, b"\0") for entry in entries)

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, loop_nest
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, register_type
@@ -36,8 +36,8 @@ NETWORK: Final = 4096
 """Longest row, in elements, that is sorted in stack memory: by a network without `sorts_quickly`."""
 SHORT: Final = 128
 """Longest row, in elements, that a network sorts in any case, or a merge sort if keys are too wide for it."""
-ONE_DIGIT, TWO_DIGITS = 8, 16
-"""Most bits of keys alone, and of keys with indices, that are sorted by digits sooner than by quicksort."""
+SHARED: Final = 1 << 15
+"""Fewest elements of a row that threads share if it is sorted by quicksort."""
 SLOTS: Final = 16
 """Number of long rows that are sorted at once, each with its own scratch memory."""
 
@@ -85,22 +85,32 @@ def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
     narrow = len(groups) == 1 and widest <= 32
     if _sorts_alone(i, keys):
         record = SortRecord(max(32, keys[0].bits), keys[0].bits)
-        method = _method(n, record, ONE_DIGIT, target)
+        method = _method(n, record, target, alone=True)
         return KeySort(((keys[0],),), record, True, method, n <= NETWORK)
     if not narrow and n < SHORT:
         return None
     record = SortRecord(64, widest, 32) if narrow else SortRecord(64, widest, 0, beside=True)
-    method = _method(n, record, TWO_DIGITS, target) if narrow else "digits"
+    method = _method(n, record, target, alone=False) if narrow else "digits"
     return KeySort(tuple(map(tuple, groups)), record, False, method, narrow and n <= NETWORK)
 
 
-def _method(n: int, record: SortRecord, fewest_bits: int, target: Target) -> Method:
-    """Return the method for rows of integers of one word; many keys of few bits are sorted by digits."""
+def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Method:
+    """Return the method for rows of integers of one word."""
     if not sorts_quickly(target):
         return "network" if n <= NETWORK else "digits"
     if n <= SHORT:
         return "network"
-    return "quicksort" if n <= NETWORK or record.key_bits > fewest_bits else "digits"
+    few = n > NETWORK and record.key_bits <= _few_bits(n, target, alone=alone)
+    return "digits" if few else "quicksort"
+
+
+def _few_bits(n: int, target: Target, *, alone: bool) -> int:
+    """Return the most bits of keys that are sorted by digits sooner than by quicksort, as measured."""
+    if n >= SHARED:
+        return 0 if alone else 8
+    if alone:
+        return 8
+    return 16 if target.has("avx512f") else 32
 
 
 def _sorts_alone(i: HloInstruction, keys: Sequence[SortKey]) -> bool:
@@ -314,16 +324,28 @@ class RowByKeys:
                 self.store_equal(e, value, first)
 
     def store_equal(self, e: Elements, value: Value, first: Value) -> None:
-        """Store the elements with a key in their order, from a place on."""
-        key, f = self.plan.groups[0][0], self.f
+        """Store the elements with a key in their order, from a place on; ``e`` has no lanes."""
+        key, f, variable = self.plan.groups[0][0], self.f, Variable(self.n, "s")
         position = f.allocate(I64)
         f.store(first.cast("zext", I64), position)
-        with f.loop(0, self.n) as loop:
-            element = e.element(self.i.operands[0], self.at(e.opaque(loop.index, self.n)))
-            with f.when(key.integer(e, [element]).compare("eq", value)):
-                place = f.load(I64, position)
-                e.store(self.results[0], self.at(e.opaque(place, self.n)), element)
-                f.store(place + 1, position)
+
+        def body() -> None:
+            element = self.e.element(self.i.operands[0], self.at(Index.of(variable)))
+            equal = key.integer(self.e, [element]).compare("eq", self.e.wide(value))
+            if self.e.mask is not None:
+                equal = equal & self.e.lane_mask()
+            lanes = equal.bitcast(integer_type(self.e.lanes)).cast("zext", I64)
+            assert isinstance(variable.value, Value)
+            with f.loop(0, f.intrinsic("ctpop", lanes), 1, [lanes]) as loop:
+                (remaining,) = loop.values
+                source = variable.value + f.intrinsic("cttz", remaining, f.constant(I1, 1))
+                element = e.element(self.i.operands[0], self.at(e.opaque(source, self.n)))
+                target = f.load(I64, position)
+                e.store(self.results[0], self.at(e.opaque(target, self.n)), element)
+                f.store(target + 1, position)
+                loop.next(remaining & (remaining - 1))
+
+        loop_nest(self.e, [variable], body)
 
     def count(self, value: Value, comparison: str) -> Value:
         """Return the number of elements of the row whose keys are below one, or at most one."""

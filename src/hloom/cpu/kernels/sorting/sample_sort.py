@@ -20,8 +20,6 @@ from hloom.cpu.program import ProgramEmitter
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 
-LEAST: Final = 1 << 15
-"""Fewest elements of a row that threads share."""
 AREAS: Final = 3
 USUAL: Final = 1 << 15
 """Elements of a chunk, and of a bucket, of a row that is long enough."""

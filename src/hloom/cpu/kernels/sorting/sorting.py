@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hloom.codegen.target import Target
-from hloom.cpu.kernels.sorting import radix_row, sample_sort
+from hloom.cpu.kernels.sorting import radix_row
 from hloom.cpu.kernels.sorting.merge_sort import emit_merge_sort, merge_sort_bytes
 from hloom.cpu.kernels.sorting.radix_row import RadixRow
 from hloom.cpu.kernels.sorting.row_sort import (
+    SHARED,
     KeySort,
     emit_rows,
     key_sort,
@@ -59,5 +60,5 @@ def _shared_row(i: HloInstruction, plan: KeySort) -> type[RadixRow] | type[Sampl
     if i.operands[0].shape.element_count != n or plan.record.beside:
         return None
     if plan.method == "quicksort":
-        return SampleSort if n >= sample_sort.LEAST else None
+        return SampleSort if n >= SHARED else None
     return RadixRow if n >= radix_row.LEAST else None
