@@ -1,4 +1,4 @@
-"""Rotations (`jnp.roll`), padding and joined arrays in loops, whose interior and rims are emitted apart."""
+"""Rotations (`jnp.roll`), extended (`jnp.pad`) and joined arrays in loops: interior and rims are apart."""
 
 from __future__ import annotations
 
@@ -28,6 +28,36 @@ class Program:
         operation = f"concatenate({name}_0, {name}_1), dimensions={{{dimension}}}"
         self.lines.append(f"{name} = {self.shape} {operation}")
         return name
+
+    def extend(self, array: str, dimension: int, low: int, high: int, mode: str) -> str:
+        """Add an array that is longer at both ends of a dimension by its own elements; return its name."""
+        name, size = f"e{len(self.lines)}", self.sizes[dimension]
+        first = {"wrap": size - low, "reflect": 1, "symmetric": 0}[mode]
+        last = {"wrap": 0, "reflect": size - 1 - high, "symmetric": size - high}[mode]
+        parts = [f"{name}_low", array, f"{name}_high"]
+        for part, start, width in [(parts[0], first, low), (parts[2], last, high)]:
+            ranges = [f"[0:{extent}]" for extent in self.sizes]
+            ranges[dimension] = f"[{start}:{start + width}]"
+            shape = self.resized(dimension, width)
+            self.lines.append(f"{part}_slice = {shape} slice({array}), slice={{{', '.join(ranges)}}}")
+            turned = f"reverse({part}_slice), dimensions={{{dimension}}}"
+            self.lines.append(f"{part} = {shape} {f'copy({part}_slice)' if mode == 'wrap' else turned}")
+        operation = f"concatenate({', '.join(parts)}), dimensions={{{dimension}}}"
+        self.lines.append(f"{name} = {self.resized(dimension, low + size + high)} {operation}")
+        return name
+
+    def window(self, array: str, dimension: int, start: int, extent: int) -> str:
+        """Add the slice of an extended array that has the sizes of ``x``; return its name."""
+        name = f"w{len(self.lines)}"
+        ranges = [f"[0:{size}]" for size in self.sizes]
+        ranges[dimension] = f"[{start}:{start + extent}]"
+        self.lines.append(f"{name} = {self.shape} slice({array}), slice={{{', '.join(ranges)}}}")
+        return name
+
+    def resized(self, dimension: int, extent: int) -> str:
+        """Return the shape of ``x`` with another extent of a dimension."""
+        sizes = [*self.sizes[:dimension], extent, *self.sizes[dimension + 1 :]]
+        return f"{self.kind}[{','.join(map(str, sizes))}]"
 
     def apply(self, opcode: str, *operands: str) -> str:
         """Add an elementwise operation; return its name."""
@@ -69,6 +99,36 @@ def test_rotations_of_values_that_are_computed(sizes: tuple[int, ...]) -> None:
     back = program.roll(program.apply("add", corner, "x"), last, sizes[last] - 1)
     text = program.text(program.apply("subtract", back, program.roll(square, 0, 2)))
     agree(text, *arguments(np.random.default_rng(1), text))
+
+
+WIDTHS = [(1, 1), (2, 3), (4, 1), (1, 5)]
+
+
+@pytest.mark.parametrize("mode", ["wrap", "reflect", "symmetric"])
+@pytest.mark.parametrize(("low", "high"), WIDTHS)
+@pytest.mark.parametrize(("kind", "sizes"), [("f32", (70, 65)), ("f64", (1000,)), ("s8", (6, 7, 131))])
+def test_windows_of_extended_arrays(
+    kind: str, sizes: tuple[int, ...], low: int, high: int, mode: str
+) -> None:
+    """The loop of wide extensions has more pieces than it may: its rims test the index."""
+    program = Program(kind, sizes)
+    total = program.apply("multiply", "x", "x")
+    for dimension, size in enumerate(sizes):
+        extended = program.extend("x", dimension, low, high, mode)
+        for start in range(low + high + 1):
+            total = program.apply("add", total, program.window(extended, dimension, start, size))
+    text = program.text(total)
+    agree(text, *arguments(np.random.default_rng(3), text))
+
+
+@pytest.mark.parametrize("mode", ["wrap", "reflect", "symmetric"])
+def test_extensions_of_extended_arrays_and_of_rotations(mode: str) -> None:
+    program = Program("f32", (40, 66))
+    rotated = program.roll(program.apply("multiply", "x", "x"), 1, 9)
+    rows = program.window(program.extend(rotated, 0, 2, 2, mode), 0, 3, 40)
+    columns = program.window(program.extend(rows, 1, 3, 1, mode), 1, 1, 66)
+    text = program.text(program.apply("subtract", columns, program.roll(rows, 0, 5)))
+    agree(text, *arguments(np.random.default_rng(4), text))
 
 
 @pytest.mark.parametrize("size", [64, 100, 1000])

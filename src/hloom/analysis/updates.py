@@ -15,7 +15,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.conversion import BitcastConvert
-from hloom.operations.movement import rotation_in_slices
+from hloom.operations.movement import slices_of_one
 from hloom.operations.structure import (
     AfterAll,
     Constant,
@@ -176,7 +176,7 @@ def early_reads(order: Sequence[HloInstruction], updates: Updates) -> set[HloIns
     early: set[HloInstruction] = set()
     read = readers(order)
     for leaf, update in last.items():
-        others = [r for r in read[leaf] if r is not update and is_small(r.shape, leaf) and not _is_rotated(r)]
+        others = [r for r in read[leaf] if r is not update and is_small(r.shape, leaf) and not _is_joined(r)]
         if not others:
             continue
         before = _nearest_ancestors(update)
@@ -189,9 +189,9 @@ def early_reads(order: Sequence[HloInstruction], updates: Updates) -> set[HloIns
     return early
 
 
-def _is_rotated(reader: HloInstruction) -> bool:
-    """Return whether a slice is only part of rotations, which read the whole array."""
-    return bool(reader.users) and all(rotation_in_slices(user) is not None for user in reader.users)
+def _is_joined(reader: HloInstruction) -> bool:
+    """Return whether a slice is only part of rotations and extensions, which read the whole array."""
+    return bool(reader.users) and all(slices_of_one(user) is not None for user in reader.users)
 
 
 def _shape(leaf: Leaf) -> Shape:

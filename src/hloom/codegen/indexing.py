@@ -11,7 +11,7 @@ from hloom.codegen.bits import bits_of, from_bits, joined, lowest
 from hloom.codegen.llvm import I32, I64, Function, Value
 from hloom.codegen.types import Element, constant, parts, register_type, round_to, wrap
 from hloom.ir.affine import Index, Indices, Variable
-from hloom.ir.indexing import Indexing
+from hloom.ir.indexing import Indexing, Stretches
 from hloom.records import dataclass
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -41,6 +41,7 @@ class Scope:
         columns: every n-th element of a row; see `hloom.codegen.elements.Elements`.
         conditions: bounds checks, and conjunctions of conditions.
         divisions: quotients and remainders of indices.
+        relocations: the indices that scalar ones into stretches denote.
     """
 
     elements: dict[Key, Element] = field(default_factory=dict[Key, Element])
@@ -49,6 +50,9 @@ class Scope:
     conditions: dict[Condition, Value] = field(default_factory=dict[Condition, Value])
     divisions: dict[Division, tuple[Index, Index]] = field(
         default_factory=dict[Division, tuple[Index, Index]]
+    )
+    relocations: dict[tuple[Index, Stretches], Index] = field(
+        default_factory=dict["tuple[Index, Stretches]", Index]
     )
 
 
@@ -165,19 +169,21 @@ class EmittedIndexing(Indexing[Value, Element]):
         self.scopes[-1].divisions[key] = self.opaque(quotient, largest + 1), remainder
         return self.scopes[-1].divisions[key]
 
-    def wrapped(self, index: Index, size: int) -> Index | None:
-        """Subtract the size from scalar indices behind the end; lanes that may pass it give None."""
+    def relocated(self, index: Index, stretches: Stretches, size: int) -> Index | None:
+        """Select the stretch of a scalar index; lanes that may lie in several give None."""
         if self.lanes and index.lane_coefficient:
             return None
-        key = index, -size
+        key = index, stretches
         for scope in self.scopes:
-            if key in scope.divisions:
-                return scope.divisions[key][1]
+            if key in scope.relocations:
+                return scope.relocations[key]
         value = self.index_value(index)
-        before = value - size
-        remainder = self.opaque(before.compare("slt", 0).select(value, before), size)
-        self.scopes[-1].divisions[key] = Index(0), remainder
-        return remainder
+        *before, last = stretches
+        source = value * last.step + last.start
+        for limit, start, step in reversed(before):
+            source = value.compare("slt", limit).select(value * step + start, source)
+        self.scopes[-1].relocations[key] = self.opaque(source, size)
+        return self.scopes[-1].relocations[key]
 
     def position(self, element: Element, element_type: ElementType, extent: int) -> Index:
         """Clamp an integer of any type."""

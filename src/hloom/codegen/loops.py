@@ -34,7 +34,7 @@ from hloom.plan.iteration import (
     is_nested,
     result_shapes,
     steady_elements,
-    steady_wraps,
+    steady_relocations,
 )
 from hloom.plan.kernel import KernelParts
 from hloom.plan.pieces import Piece, loop_pieces
@@ -350,8 +350,8 @@ def _lanes_within(lanes: int, space: Space) -> int:
 
 def emit_steady(elements: Elements, accesses: Accesses, space: Space) -> None:
     """Emit the indices and the elements that are invariant in the innermost loop."""
-    for index, size in steady_wraps(accesses, space):
-        elements.wrapped(index, size)
+    for relocation in steady_relocations(accesses, space):
+        elements.relocated(*relocation)
     for instruction, indices in steady_elements(accesses, space):
         elements.element(instruction, indices)
 

@@ -45,6 +45,18 @@ class Read(NamedTuple, Generic[Condition]):
     condition: Condition | None = None
 
 
+class Stretch(NamedTuple):
+    """The elements of a dimension before a limit: number n is element ``start + step * n`` of an array."""
+
+    limit: int
+    start: int
+    step: int
+
+
+Stretches: TypeAlias = tuple[Stretch, ...]
+"""The elements of a dimension, from 0 on, by ascending limits."""
+
+
 Steps: TypeAlias = Generator[Read[Condition], Element, Element]
 """A generator that yields the operand elements that it needs, and returns its element."""
 
@@ -131,14 +143,21 @@ class Addressing(ABC, Generic[Condition]):
         """Return whether a divisor is 1, so that nothing need be divided."""
         return number == 1
 
-    def wrap(self, index: Index, size: int) -> Index | None:
-        """Return an index in [0, 2·size) modulo size; None if reads need conditions instead."""
-        if index.maximum() < size:
-            return index
-        if index.minimum() >= size:
-            return index - size
-        self.pin(index)
-        return self.wrapped(index, size)
+    def relocate(self, index: Index, stretches: Stretches, size: int) -> Index | None:
+        """Return the index, in [0, size), that an index into stretches denotes.
+
+        Returns:
+            None if reads need conditions instead.
+        """
+        first, last = 0, len(stretches) - 1
+        while first < last and index.minimum() >= stretches[first].limit:
+            first += 1
+        while first < last and index.maximum() < stretches[last - 1].limit:
+            last -= 1
+        if first < last:
+            self.pin(index)
+            return self.relocated(index, stretches[first : last + 1], size)
+        return index * stretches[first].step + stretches[first].start
 
     def divided(self, linear: Index, dimensions: Sequence[int]) -> Indices:
         """Return the multi-index of a linear index, by divisions where it is not affine."""
@@ -150,8 +169,8 @@ class Addressing(ABC, Generic[Condition]):
             minor.append(remainder)
         return (linear, *reversed(minor))
 
-    def wrapped(self, index: Index, size: int) -> Index | None:
-        """Return an index that may pass the end of its dimension, modulo size; None: by conditions."""
+    def relocated(self, index: Index, stretches: Stretches, size: int) -> Index | None:
+        """Return the index that one into several stretches denotes; None: by conditions."""
 
     @abstractmethod
     def division(self, index: Index, divisor: int) -> tuple[Index, Index]:

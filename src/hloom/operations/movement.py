@@ -6,7 +6,7 @@ The pages "BroadcastInDim", "Transpose", "Rev", "Slice", "Pad" and "Concatenate"
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from hloom.error_bounds.rules import linear
 from hloom.errors import EvaluationError, ShapeError, plural
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
-from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps, undilated
+from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps, Stretch, Stretches, undilated
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor, same_extents, with_halos
@@ -431,15 +431,16 @@ class Concatenate(Movement):
     ) -> Steps[Condition, Element]:
         """Read each operand where the index is one of its elements, the last operand first.
 
-        The elements of a rotated array are read where they are, at the index modulo the extent.
+        The elements of an array that is rotated or extended at its ends are read where they are.
         """
         (d,) = self.dimensions
         index = indices[d]
-        rotation = rotation_in_slices(i)
-        if rotation is not None:
-            source = x.wrap(index + rotation.start, i.shape.dimensions[d])
+        joined = slices_of_one(i)
+        if joined is not None:
+            array, stretches = joined
+            source = x.relocate(index, stretches, array.shape.dimensions[d])
             if source is not None:
-                return (yield Read(rotation.array, (*indices[:d], source, *indices[d + 1 :])))
+                return (yield Read(array, (*indices[:d], source, *indices[d + 1 :])))
         reads: list[Read[Condition]] = []
         for operand in i.operands:
             size = operand.shape.dimensions[d]
@@ -456,6 +457,46 @@ class Concatenate(Movement):
         """Join the arrays."""
         arrays = [a if a.dtype == run.dtype else a.astype(run.dtype) for a in operands]
         return np.concatenate(arrays, self.dimensions[0])
+
+
+_MOST_STRETCHES: Final = 3
+"""Maximum number of operands of a concatenation whose index is relocated by comparisons."""
+
+
+def slices_of_one(i: HloInstruction) -> tuple[HloInstruction, Stretches] | None:
+    """Return the array of which all operands of a concatenation are slices, and their stretches; or None.
+
+    The array is rotated (`jnp.roll`) or extended at its ends (`jnp.pad` by wrapping, reflection, the edges).
+    It has no more elements than the concatenation, whose operands are itself, slices and reversed slices.
+    """
+    if not isinstance(i.operation, Concatenate) or not 1 < len(i.operands) <= _MOST_STRETCHES:
+        return None
+    (d,) = i.operation.dimensions
+    stretches: list[Stretch] = []
+    limit = 0
+    sources = [_source(o, d) for o in i.operands]
+    for o, (_, start, step) in zip(i.operands, sources, strict=True):
+        stretches.append(Stretch(limit + o.shape.dimensions[d], start - step * limit, step))
+        limit += o.shape.dimensions[d]
+    arrays = {array for array, _, _ in sources}
+    array = arrays.pop()
+    return (array, tuple(stretches)) if not arrays and array.shape.dimensions[d] <= limit else None
+
+
+def _source(x: HloInstruction, d: int) -> tuple[HloInstruction, int, int]:
+    """Return the array of which x is a range along a dimension, the first index, and the step (1 or -1)."""
+    start, step = 0, 1
+    while True:
+        operation = x.operation
+        if isinstance(operation, Reverse) and operation.dimensions == (d,):
+            start, step = x.shape.dimensions[d] - 1 - start, -step
+        elif isinstance(operation, Slice) and operation == range_slice(
+            x.operands[0], d, operation.slice[d].start, operation.slice[d].limit
+        ):
+            start += operation.slice[d].start
+        else:
+            return x, start, step
+        (x,) = x.operands
 
 
 class Rotation(NamedTuple):

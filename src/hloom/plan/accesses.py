@@ -9,13 +9,13 @@ operation without a declaration pins its indices, which prevents merging.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from hloom.analysis.loops import TupleLoop, picks
 from hloom.analysis.trip_count import TripCount
 from hloom.ir.affine import Index, Indices, Variable, linearize
-from hloom.ir.indexing import Accumulation, Indexing, Read, Steps
+from hloom.ir.indexing import Accumulation, Indexing, Read, Steps, Stretches
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import While
 from hloom.operations.structure import GetTupleElement, Tuple
@@ -25,6 +25,8 @@ from hloom.shape.literal import Literal
 Conditions: TypeAlias = "frozenset[tuple[Index, int]]"
 """Bounds checks under which an element is computed, as (index, size): 0 <= index < size."""
 Request: TypeAlias = Read[Conditions]
+Relocation: TypeAlias = tuple[Index, Stretches, int]
+"""An index into stretches of a dimension, with its size; see `Addressing.relocate`."""
 
 
 class ElementReads(Indexing[Conditions, None]):
@@ -35,15 +37,16 @@ class ElementReads(Indexing[Conditions, None]):
     Attributes:
         inputs: the instructions whose values are in memory, dense and row-major.
         unrolls: read every term of an unrolled accumulation, instead of one with symbolic indices.
-        bounds: the indices, with sizes, that may pass an end of a dimension; for those that wrap around, the
-            index inside.
+        bounds: the indices, with sizes, that may pass an end of a dimension, or of a stretch of one.
+        relocations: the indices that other ones denote, by these, their stretches and the size.
     """
 
     def __init__(self, inputs: Collection[HloInstruction] = (), *, unrolls: bool = False) -> None:
         super().__init__()
         self.inputs = frozenset(inputs)
         self.unrolls = unrolls
-        self.bounds: dict[tuple[Index, int], Index | None] = {}
+        self.bounds: dict[tuple[Index, int], None] = {}
+        self.relocations: dict[Relocation, Index] = {}
         self._divisions: dict[tuple[Index, int], tuple[Index, Index]] = {}
 
     def of(self, i: HloInstruction, indices: Indices, conditions: Conditions | None = None) -> list[Request]:
@@ -56,7 +59,7 @@ class ElementReads(Indexing[Conditions, None]):
         return [Read(o, at, conditions | inside if inside else conditions) for o, at, inside in reads]
 
     def compare(self, index: Index, size: int) -> Conditions:
-        self.bounds.setdefault((index, size), None)
+        self.bounds[index, size] = None
         return frozenset([(index, size)])
 
     def conjunction(self, a: Conditions, b: Conditions) -> Conditions:
@@ -65,11 +68,11 @@ class ElementReads(Indexing[Conditions, None]):
     def is_dense(self, i: HloInstruction) -> bool | None:
         return True if i in self.inputs else None
 
-    def wrapped(self, index: Index, size: int) -> Index:
-        """Return an opaque index, the same one for equal indices."""
-        inside = self.bounds.get((index, size)) or self._opaque(size)
-        self.bounds[index, size] = inside
-        return inside
+    def relocated(self, index: Index, stretches: Stretches, size: int) -> Index:
+        """Return an opaque index, the same one for equal relocations."""
+        for stretch in stretches[:-1]:
+            self.bounds[index, stretch.limit] = None
+        return self.relocations.setdefault((index, stretches, size), self._opaque(size))
 
     def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
         """Return opaque quotient and remainder, the same ones for equal divisions."""
@@ -155,9 +158,14 @@ class Accesses:
         return self._rules.pinned
 
     @property
-    def bounds(self) -> dict[tuple[Index, int], Index | None]:
+    def bounds(self) -> dict[tuple[Index, int], None]:
         """The indices that may pass an end of a dimension; see `ElementReads`."""
         return self._rules.bounds
+
+    @property
+    def relocations(self) -> Iterable[Relocation]:
+        """The relocated indices; see `ElementReads`."""
+        return self._rules.relocations
 
     def results(self, roots: Sequence[HloInstruction], indices: Indices) -> None:
         """Record the accesses for the element of each root at an index."""

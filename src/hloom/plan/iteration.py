@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hloom.ir.affine import Index, Indices, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost, Family
-from hloom.plan.accesses import Accesses
+from hloom.plan.accesses import Accesses, Relocation
 from hloom.plan.space import Space, merge_loops, split_space
 from hloom.shape.shape import Shape
 
@@ -63,13 +63,9 @@ def steady_elements(accesses: Accesses, space: Space) -> list[tuple[HloInstructi
     ]
 
 
-def steady_wraps(accesses: Accesses, space: Space) -> list[tuple[Index, int]]:
-    """Return the indices, with sizes, that wrap around at an end, and are invariant in the innermost loop."""
-    return [
-        (index, size)
-        for (index, size), inside in accesses.bounds.items()
-        if inside is not None and _is_steady(index, space)
-    ]
+def steady_relocations(accesses: Accesses, space: Space) -> list[Relocation]:
+    """Return the relocated indices that are invariant in the innermost loop."""
+    return [relocation for relocation in accesses.relocations if _is_steady(relocation[0], space)]
 
 
 def _is_steady(index: Index, space: Space) -> bool:

@@ -43,14 +43,16 @@ def loop_pieces(
     members: Sequence[HloInstruction],
     space: Space,
 ) -> list[Piece]:
-    """Return the pieces of the innermost loop, between which bounds checks change; one if they are many."""
+    """Return the pieces of the innermost loop, between which bounds checks change; of many, the longest."""
     *outer, inner = space.variables or (Variable(1),)
     moves = any(m.operation.family is Family.MOVEMENT and not is_free(m) for m in members)
     if not moves or inner.trips != inner.extent or inner.trips < SHORTEST or any(map(is_nested, members)):
         return [Piece(space, 0)]
     starts = _starts(inner, accesses_of(inputs, roots, space.indices).bounds)
-    if not 1 < len(starts) <= MOST_PIECES:
+    if len(starts) == 1:
         return [Piece(space, 0)]
+    if len(starts) > MOST_PIECES:
+        starts = _longest(starts, inner.extent)
     pieces: list[Piece] = []
     for low, high in zip(starts, [*starts[1:], inner.extent], strict=True):
         variable = Variable(high - low)
@@ -68,6 +70,12 @@ def _starts(variable: Variable, bounds: Collection[tuple[Index, int]]) -> list[i
         elif index.terms == ((variable, -1),):
             starts |= {index.constant + 1, index.constant - size + 1}
     return sorted(start for start in starts if 0 <= start < variable.extent)
+
+
+def _longest(starts: Sequence[int], extent: int) -> list[int]:
+    """Return the first iterations of the longest piece, and of all before and all after it."""
+    low, high = max(zip(starts, [*starts[1:], extent], strict=True), key=lambda piece: piece[1] - piece[0])
+    return sorted({0, low, high} - {extent})
 
 
 def _replaced(index: Index, variable: Variable, by: Index) -> Index:

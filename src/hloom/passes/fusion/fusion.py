@@ -25,7 +25,7 @@ from hloom.operations.conversion import BitcastConvert
 from hloom.operations.convolution import Convolution
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather
-from hloom.operations.movement import Broadcast, Concatenate, Transpose, rotation_in_slices
+from hloom.operations.movement import Broadcast, Concatenate, Transpose, slices_of_one
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.passes.fuel import consume
@@ -47,9 +47,9 @@ _MOST_COMPUTING: Final = 4
 """Maximum number of groups that compute the same value, unless it is costless."""
 
 
-def rotates(p: HloInstruction) -> bool:
-    """Return whether an instruction rotates an array along a dimension."""
-    return rotation_in_slices(p) is not None
+def extends(p: HloInstruction) -> bool:
+    """Return whether an instruction rotates an array along a dimension, or extends it by its own elements."""
+    return slices_of_one(p) is not None
 
 
 def _rearranges(p: HloInstruction) -> bool:
@@ -334,7 +334,7 @@ class _Plan:
             return p.shape.rank == 0
         if self.is_subview(p):
             return False
-        joins = not isinstance(p.operation, Concatenate) or _gives_starts(p) or rotates(p)
+        joins = not isinstance(p.operation, Concatenate) or _gives_starts(p) or extends(p)
         return (self.loops(p) and joins) or is_small_reduction(p)
 
     def is_subview(self, p: HloInstruction) -> bool:
@@ -350,7 +350,7 @@ class _Plan:
 
     def costless(self, p: HloInstruction) -> bool:
         """Return whether recomputing an instruction's elements in every group is (almost) free."""
-        return _is_costless(p) or 0 < self.steps(p) <= _FEW
+        return _is_costless(p) or extends(p) or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
         """Return the number of cheap operations between scalars or iotas and an instruction.
@@ -443,7 +443,7 @@ class _Plan:
                 return False
         if isinstance(p.operation, Reduce) and not group.has_columns:
             return False
-        if rotates(p) and (group.reduces or group.hero is not None or group.tiles):
+        if extends(p) and (group.reduces or group.hero is not None or group.tiles):
             return False  # only loops have an interior without tests
         if self.costless(p) or not p.shape.rank:
             return True
@@ -533,7 +533,7 @@ class _Plan:
         for group in self.all:
             users[id(group)] = [g for g in self.following(group) if g is not group]
 
-        candidates = {id(g) for g in self.all if not (g.tiles or any(map(rotates, g.members)))}
+        candidates = {id(g) for g in self.all if not (g.tiles or any(map(extends, g.members)))}
         limits = Limits(self.options.most_evaluated, self.options.most_work)
         union_of: dict[Group, Group] = {}
         for cluster in join_rows(self.all, candidates, users, limits):
