@@ -77,7 +77,7 @@ UNRULY: Final = {
     "loops and branches": (
         "simplify-conditional simplify-while-loops while-loop-invariant-code-motion loop-stack-reuse "
         "while-loop-dot-code-motion while-loop-dot-layout elementwise-loop-fusion stack-allocation "
-        "in-place-accumulation previous-value-updates while-loop-components"
+        "in-place-accumulation previous-value-updates while-loop-components while-loop-gather-code-motion"
     ),
     "depends on ranges of values": "integer-range-simplifier",
     "expansions, and other changes of how values are computed": "",

@@ -12,7 +12,7 @@ from hloom.analysis.instructions import splat
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.operations.arithmetic import Add, Multiply
-from hloom.operations.conversion import Convert
+from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant
 from hloom.operations.transcendental import SquareRoot
@@ -160,3 +160,11 @@ def combiner(i: HloInstruction) -> Operation | None:
     if any(t is not kind for t in types) or not root.operation.commutative:
         return None
     return root.operation
+
+
+def keeps_width(i: HloInstruction) -> bool:
+    """Return whether an instruction reads the bits of each element as another type."""
+    return (
+        isinstance(i.operation, BitcastConvert)
+        and i.shape.element_type.bits == i.operands[0].shape.element_type.bits
+    )

@@ -186,15 +186,16 @@ class EmittedIndexing(Indexing[Value, Element]):
         return self.scopes[-1].relocations[key]
 
     def position(self, element: Element, element_type: ElementType, extent: int) -> Index:
-        """Clamp an integer of any type."""
+        """Clamp an integer of any type; numbers of up to 32 bits in 32 bits, which gathers take."""
         assert isinstance(element, Value)
-        wide = element.type.scalar is I64
-        value = element if wide else element.cast("sext" if element_type.is_signed else "zext", I64)
+        signed = element_type.is_signed
+        wide = I64 if element.type.scalar is I64 or extent > 1 << 31 else I32
+        value = element if element.type.scalar is wide else element.cast("sext" if signed else "zext", wide)
         last = self.function.constant(value.type, extent - 1)
-        if not element_type.is_signed:
-            return self.opaque(self.function.intrinsic("umin", value, last), extent)
-        value = self.function.intrinsic("smax", value, self.function.constant(value.type, 0))
-        return self.opaque(self.function.intrinsic("smin", value, last), extent)
+        if signed:
+            value = self.function.intrinsic("smax", value, self.function.constant(value.type, 0))
+        value = self.function.intrinsic("smin" if signed else "umin", value, last)
+        return self.opaque(value if wide is I64 else value.cast("zext", I64), extent)
 
     # -- scalars and vectors
 

@@ -51,6 +51,7 @@ from hloom.passes.loops.stack_allocation import StackAllocation
 from hloom.passes.loops.while_loop_components import WhileLoopComponents
 from hloom.passes.loops.while_loop_dot_code_motion import WhileLoopDotCodeMotion
 from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
+from hloom.passes.loops.while_loop_gather_code_motion import WhileLoopGatherCodeMotion
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
@@ -174,6 +175,7 @@ CPU_PIPELINE: Final = Pipeline(
         InPlaceAccumulation(),
         PreviousValueUpdates(),
         WhileLoopDotLayout(),
+        WhileLoopGatherCodeMotion(),
         WhileLoopInvariantCodeMotion(),
         CommonSubexpressionElimination(),
         AttentionGradient(has_row_kernel),

@@ -203,11 +203,14 @@ class Accesses:
         assert i.annotation(TripCount) is not None
         loop = TupleLoop(i, body, condition, body.parameters[0], condition.parameters[0])
         carried = [n for n in range(loop.count) if not loop.is_invariant(n)]
+        dimensions = next(i.shape.tuple_shapes[n].dimensions for n in carried if i.shape.tuple_shapes[n].rank)
         places = {n: indices if i.shape.tuple_shapes[n].rank else () for n in carried}
         for number in range(loop.count):
             if number not in carried:
                 for pick in picks(loop.state, number):
                     self._standing[pick] = loop.initial(number)
+                if loop.initial(number).shape.dimensions == dimensions:
+                    self.element(loop.initial(number), indices)
         for n in carried:
             self.element(loop.initial(n), places[n])
         requests = dict(self.requests)

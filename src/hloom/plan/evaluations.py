@@ -56,6 +56,10 @@ class Evaluations:
         """Return true if an element of an instruction has been requested at an index unconditionally."""
         return (indices, None) in self._elements.get(i, {})
 
+    def reads_only(self, i: HloInstruction, indices: Indices) -> bool:
+        """Return whether no element of an instruction but the one at an index is read."""
+        return all(read == indices for read, _ in self._elements.get(i, ()))
+
     def count(self, i: HloInstruction) -> int:
         """Return the number of elements of an instruction that are read."""
         return len(self._elements.get(i, ()))

@@ -22,11 +22,16 @@ def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> 
     assert count is not None
     loop = TupleLoop(instruction, body, condition, body.parameters[0], condition.parameters[0])
     carried = [n for n in range(loop.count) if not loop.is_invariant(n)]
+    dimensions = next(
+        s.dimensions for n, s in enumerate(instruction.shape.tuple_shapes) if n in carried and s.rank
+    )
     places = {n: indices if instruction.shape.tuple_shapes[n].rank else () for n in carried}
     for number in range(loop.count):
         if number not in carried:
             for pick in picks(loop.state, number):
                 e.stand_for(pick, loop.initial(number))
+            if loop.initial(number).shape.dimensions == dimensions:
+                e.element(loop.initial(number), indices)
     start = [_whole(e, e.element(loop.initial(n), places[n]), places[n]) for n in carried]
     with e.function.loop(0, count.iterations, 1, flatten(start)) as iteration, e.scope():
         for number, value in zip(carried, unflatten(iteration.values, start), strict=True):

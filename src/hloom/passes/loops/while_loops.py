@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloom.analysis.instructions import operation_of
-from hloom.analysis.loops import TupleLoop, picks
+from hloom.analysis.loops import TupleLoop, element_number, picks
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -96,13 +96,23 @@ def rebuild(
                 owner.remove(user)
     new = w.op(While(), w.op(Tuple(), *initial), shape=shape, computations=old.called_computations)
     new.frontend_attributes = old.frontend_attributes
+    for user in list(old.users):
+        number = element_number(user, old)
+        if number in position:
+            user.operation = GetTupleElement(index=position[number])
+            user.replace_operand(0, new)
+        elif number is not None:
+            user.replace_all_uses_with(loop.initial(number))
     values = [
         w.op(GetTupleElement(index=position[n]), new) if n in position else loop.initial(n)
-        for n in range(loop.count)
+        for n in range(loop.count if old.users or old.is_root else 0)
     ]
-    result = w.op(Tuple(), *values)
-    result.shape = old.shape
-    w.replace(result)
+    if values:
+        result = w.op(Tuple(), *values)
+        result.shape = old.shape
+        w.replace(result)
+    else:
+        w.computation.remove(old)
     loop.instruction = new
     return inside
 
