@@ -56,16 +56,16 @@ class WhileLoopGatherCodeMotion(Pass, name="while-loop-gather-code-motion", of=W
 
     def move(self, gather: HloInstruction, invariant: set[HloInstruction]) -> bool:
         """Compute what depends on the elements of one gather alone before it is gathered."""
-        image = Image(gather, invariant)
-        for comparison in image.ordered_comparisons():
+        function = TableFunction(gather, invariant)
+        for comparison in function.ordered_comparisons():
             if consume(f"%{comparison.name}"):
                 _compare_keys(comparison)
-                image = Image(gather, invariant)
-        last = image.last
+                function = TableFunction(gather, invariant)
+        last = function.last
         if last is None or last is gather or not consume(f"%{gather.name}"):
             return False
         w = Writer(last)
-        table = image.of_table(w)
+        table = function.of_table(w)
         looked_up = w.op(gather.operation, table, gather.operands[1])
         w.replace(w.reshape(looked_up, last.shape.dimensions))
         return True
@@ -86,7 +86,7 @@ def _lookups(loop: TupleLoop, invariant: set[HloInstruction]) -> list[HloInstruc
 
 
 @dataclass(slots=True, eq=False)
-class Image:
+class TableFunction:
     """What a computation computes from the elements of one gather alone.
 
     Attributes:
