@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloom.evaluate.evaluator import Evaluator
+from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.ir.module import HloModule
 from hloom.passes.rewriting import same_type
 from hloom.proofs.symbolic.rules import SymbolicRule, programs
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.proofs.symbolic.verdicts import InvalidSizes, Pair, plain
 from hloom.shape.shape import Shape
+from tests import agreement
 from tests.proofs.proved_rules import rules_of_xla
 from tests.proofs.rule_mutants import DrawnSizes
 
@@ -41,8 +42,8 @@ def drawn(rule: SymbolicRule) -> Iterator[Pair]:
         yield Pair(plain(pair.before), plain(pair.after))
 
 
-def results(module: HloModule, seed: int) -> np.ndarray[Any, Any]:
-    """Return the result of a program, of arguments drawn by name."""
+def results(module: HloModule, seed: int) -> tuple[Any, Any]:
+    """Return the result of a program, of arguments drawn by name, and its rounding errors."""
 
     def argument(name: str, shape: Shape) -> np.ndarray[Any, Any]:
         numbers = np.random.default_rng([seed, *name.encode()]).choice(NUMBERS, shape.dimensions)
@@ -52,11 +53,11 @@ def results(module: HloModule, seed: int) -> np.ndarray[Any, Any]:
 
     arguments = [argument(p.name, p.shape) for p in module.entry.parameters]
     with np.errstate(all="ignore"):
-        return np.asarray(Evaluator().run(module.entry, arguments))
+        return ErrorAnalysis(module).run(arguments)
 
 
 def check(name: str) -> None:
-    """Compare the programs of a statement, up to the rounding of a few operations in f32.
+    """Compare the programs of a statement, up to the rounding errors of both.
 
     The rule applies to some of the sizes.
     """
@@ -65,8 +66,8 @@ def check(name: str) -> None:
     for seed, pair in enumerate(pairs):
         pair.after.verify()
         assert same_type(pair.before.entry.root.shape, pair.after.entry.root.shape)
-        before, after = (results(module, seed) for module in (pair.before, pair.after))
-        np.testing.assert_allclose(after, before, rtol=1e-5, equal_nan=True)
+        (before, error), (after, other_error) = (results(m, seed) for m in (pair.before, pair.after))
+        agreement.within(after, before, error + other_error)
 
 
 def of_book(*books: str) -> list[str]:
