@@ -97,3 +97,15 @@ def test_questions_beyond_the_effort_of_a_proof_are_not_answered() -> None:
         for n in range(5):
             ask([at_least_zero(A - Polynomial.constant(n))])
     assert ask([at_least_zero(A)]).is_possible
+
+
+def test_answers_do_not_depend_on_the_questions_before() -> None:
+    """Values and steps are the same after each order of the questions."""
+    draw = random.Random(7)
+    asked = [[*BOUNDS, *(drawn(draw) for _ in range(6))] for _ in range(12)]
+    answers: list[list[questions.Satisfiability]] = []
+    for order in (range(12), reversed(range(12))):
+        questions._answer.cache_clear()
+        answered = {n: questions._answer(tuple(asked[n])) for n in order}
+        answers.append([answered[n] for n in range(12)])
+    assert answers[0] == answers[1]

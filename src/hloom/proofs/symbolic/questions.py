@@ -251,12 +251,14 @@ def _renamed_comparison(comparison: Constraint, names: dict[str, str]) -> Constr
 @lru_cache(200_000)
 def _answer(statements: tuple[Statement, ...]) -> Satisfiability:
     # z3's tactics for non-linear integers give up where its plain solver answers; that solver gives up where
-    # the same, after the equations are solved, answers at once.
+    # the same, after the equations are solved, answers at once. The order in which both go depends on what
+    # their context has seen: each question has its own, so that answers do not depend on questions before.
     z3 = solver_library()
-    solving = z3.Then("simplify", "propagate-values", "solve-eqs", "smt")
+    context = z3.Context()
+    solving = z3.Then("simplify", "propagate-values", "solve-eqs", "smt", ctx=context)
     total = 0
-    for solver in (z3.SimpleSolver(), solving.solver()):
-        solver.add(*map(truth, statements))
+    for solver in (z3.SimpleSolver(ctx=context), solving.solver()):
+        solver.add(*(truth(s).translate(context) for s in statements))
         found, steps = _checked(solver)
         total += steps
         if found != z3.unknown:
@@ -265,7 +267,7 @@ def _answer(statements: tuple[Statement, ...]) -> Satisfiability:
         return Satisfiability(False if found == z3.unsat else None, steps=total)
     model = solver.model()
     names = set[str]().union(*(s.variables for s in statements))
-    values = {n: model.eval(variable(n), model_completion=True).as_long() for n in names}
+    values = {n: model.eval(z3.Int(n, context), model_completion=True).as_long() for n in names}
     return Satisfiability(True, values, total)
 
 
