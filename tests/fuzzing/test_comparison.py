@@ -1,4 +1,4 @@
-"""How a campaign groups cases, compares their results and words what it finds, without XLA."""
+"""Campaigns on results written by hand: grouping of cases, comparison of results, messages."""
 
 from __future__ import annotations
 

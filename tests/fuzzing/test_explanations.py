@@ -1,4 +1,4 @@
-"""What a known difference explains, element by element, on both sides of each limit."""
+"""Known differences explain single elements: inside of each limit, and not outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the folder of a session says: coverage, titles and keys of causes, pages, scripts, errors."""
+"""Files that a fuzzing run writes: coverage, titles and keys of causes, pages, scripts, errors."""
 
 from __future__ import annotations
 

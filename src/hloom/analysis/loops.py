@@ -27,6 +27,12 @@ class TupleLoop:
     state: HloInstruction
     tested: HloInstruction
 
+    @classmethod
+    def of(cls, instruction: HloInstruction) -> TupleLoop:
+        """Return a while of this form."""
+        body, condition = instruction.called_computations
+        return cls(instruction, body, condition, body.parameters[0], condition.parameters[0])
+
     @property
     def count(self) -> int:
         """Return the number of state elements."""
@@ -44,6 +50,16 @@ class TupleLoop:
     def is_invariant(self, number: int) -> bool:
         """Return whether the body returns an element unchanged."""
         return element_number(self.following[number], self.state) == number
+
+    @property
+    def carried(self) -> list[int]:
+        """Return the numbers of the elements that the body changes."""
+        return [n for n in range(self.count) if not self.is_invariant(n)]
+
+    @property
+    def carried_arrays(self) -> list[int]:
+        """Return the numbers of the arrays that the body changes."""
+        return [n for n in self.carried if self.instruction.shape.tuple_shapes[n].rank]
 
 
 def element_number(i: HloInstruction, whole: HloInstruction) -> int | None:

@@ -162,8 +162,8 @@ def combiner(i: HloInstruction) -> Operation | None:
     return root.operation
 
 
-def keeps_width(i: HloInstruction) -> bool:
-    """Return whether an instruction reads the bits of each element as another type."""
+def is_elementwise_bitcast(i: HloInstruction) -> bool:
+    """Return whether an instruction reads the bits of each element as a type of the same width."""
     return (
         isinstance(i.operation, BitcastConvert)
         and i.shape.element_type.bits == i.operands[0].shape.element_type.bits

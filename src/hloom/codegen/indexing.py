@@ -11,7 +11,7 @@ from hloom.codegen.bits import bits_of, from_bits, joined, lowest
 from hloom.codegen.llvm import I32, I64, Function, Value
 from hloom.codegen.types import Element, constant, parts, register_type, round_to, wrap
 from hloom.ir.affine import Index, Indices, Variable
-from hloom.ir.indexing import Indexing, Stretches
+from hloom.ir.indexing import Indexing, Relocation, Stretches
 from hloom.records import dataclass
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -41,7 +41,7 @@ class Scope:
         columns: every n-th element of a row; see `hloom.codegen.elements.Elements`.
         conditions: bounds checks, and conjunctions of conditions.
         divisions: quotients and remainders of indices.
-        relocations: the indices that scalar ones into stretches denote.
+        relocations: indices of arrays, by scalar indices into stretches.
     """
 
     elements: dict[Key, Element] = field(default_factory=dict[Key, Element])
@@ -51,9 +51,7 @@ class Scope:
     divisions: dict[Division, tuple[Index, Index]] = field(
         default_factory=dict[Division, tuple[Index, Index]]
     )
-    relocations: dict[tuple[Index, Stretches], Index] = field(
-        default_factory=dict["tuple[Index, Stretches]", Index]
-    )
+    relocations: dict[Relocation, Index] = field(default_factory=dict[Relocation, Index])
 
 
 class EmittedIndexing(Indexing[Value, Element]):
@@ -173,7 +171,7 @@ class EmittedIndexing(Indexing[Value, Element]):
         """Select the stretch of a scalar index; lanes that may lie in several give None."""
         if self.lanes and index.lane_coefficient:
             return None
-        key = index, stretches
+        key = index, stretches, size
         for scope in self.scopes:
             if key in scope.relocations:
                 return scope.relocations[key]

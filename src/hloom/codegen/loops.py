@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from hloom.analysis.cost import instruction_cost
-from hloom.analysis.loops import element_number
+from hloom.analysis.loops import TupleLoop
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Operand, Value
@@ -419,9 +419,10 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int, most: int = 4) 
     """Return the number of vectors to compute together, which hides the latency of long dependency chains."""
     loop = _turning(members)
     if loop is not None:
-        state = sum(2 if s.element_type.is_complex else 1 for s in _carried_shapes(loop))
-        carried = 3 * most // max(1, state)  # three values' registers hold the state of the loop
-        count = 4 if carried >= 4 else 2 if carried >= 2 else 1
+        carried = [loop.shape.tuple_shapes[n] for n in TupleLoop.of(loop).carried_arrays]
+        state = sum(2 if s.element_type.is_complex else 1 for s in carried)
+        copies = 3 * most // max(1, state)  # three values' registers hold the state of the loop
+        count = 4 if copies >= 4 else 2 if copies >= 2 else 1
         while count > 1 and rounds % count:
             count //= 2
         return count
@@ -430,13 +431,6 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int, most: int = 4) 
     while count > 1 and rounds % count:
         count //= 2
     return count
-
-
-def _carried_shapes(loop: HloInstruction) -> list[Shape]:
-    """Return the shapes of the arrays that a loop inside of a kernel changes."""
-    body = loop.called_computations[0]
-    changed = [o for n, o in enumerate(body.root.operands) if element_number(o, body.parameters[0]) != n]
-    return [o.shape for o in changed if o.shape.rank]
 
 
 def copy_kernel(module: Module, name: str, size: int) -> LoopKernel:

@@ -56,6 +56,9 @@ class Stretch(NamedTuple):
 Stretches: TypeAlias = tuple[Stretch, ...]
 """The elements of a dimension, from 0 on, by ascending limits."""
 
+Relocation: TypeAlias = tuple[Index, Stretches, int]
+"""An index into stretches of a dimension, with its size; see `Addressing.relocate`."""
+
 
 Steps: TypeAlias = Generator[Read[Condition], Element, Element]
 """A generator that yields the operand elements that it needs, and returns its element."""

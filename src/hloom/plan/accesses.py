@@ -15,7 +15,7 @@ from typing import TypeAlias
 from hloom.analysis.loops import TupleLoop, picks
 from hloom.analysis.trip_count import TripCount
 from hloom.ir.affine import Index, Indices, Variable, linearize
-from hloom.ir.indexing import Accumulation, Indexing, Read, Steps, Stretches
+from hloom.ir.indexing import Accumulation, Indexing, Read, Relocation, Steps, Stretches
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import While
 from hloom.operations.structure import GetTupleElement, Tuple
@@ -25,8 +25,6 @@ from hloom.shape.literal import Literal
 Conditions: TypeAlias = "frozenset[tuple[Index, int]]"
 """Bounds checks under which an element is computed, as (index, size): 0 <= index < size."""
 Request: TypeAlias = Read[Conditions]
-Relocation: TypeAlias = tuple[Index, Stretches, int]
-"""An index into stretches of a dimension, with its size; see `Addressing.relocate`."""
 
 
 class ElementReads(Indexing[Conditions, None]):
@@ -199,17 +197,15 @@ class Accesses:
 
     def _while(self, i: HloInstruction, indices: Indices) -> None:
         """Record the accesses of a loop inside the kernel; see `hloom.codegen.rules.while_loop`."""
-        body, condition = i.called_computations
         assert i.annotation(TripCount) is not None
-        loop = TupleLoop(i, body, condition, body.parameters[0], condition.parameters[0])
-        carried = [n for n in range(loop.count) if not loop.is_invariant(n)]
-        dimensions = next(i.shape.tuple_shapes[n].dimensions for n in carried if i.shape.tuple_shapes[n].rank)
-        places = {n: indices if i.shape.tuple_shapes[n].rank else () for n in carried}
+        loop, shapes = TupleLoop.of(i), i.shape.tuple_shapes
+        carried, dimensions = loop.carried, shapes[loop.carried_arrays[0]].dimensions
+        places = {n: indices if shapes[n].rank else () for n in carried}
         for number in range(loop.count):
             if number not in carried:
                 for pick in picks(loop.state, number):
                     self._standing[pick] = loop.initial(number)
-                if loop.initial(number).shape.dimensions == dimensions:
+                if shapes[number].dimensions == dimensions:
                     self.element(loop.initial(number), indices)
         for n in carried:
             self.element(loop.initial(n), places[n])

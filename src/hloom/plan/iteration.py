@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.ir.affine import Index, Indices, linearize
+from hloom.ir.indexing import Relocation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost, Family
-from hloom.plan.accesses import Accesses, Relocation
+from hloom.plan.accesses import Accesses
 from hloom.plan.space import Space, merge_loops, split_space
 from hloom.shape.shape import Shape
 

@@ -17,21 +17,17 @@ def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> 
 
     Loop-invariant leaves are not emitted; the first carried element stands in for each of them.
     """
-    body, condition = instruction.called_computations
     count = instruction.annotation(TripCount)
     assert count is not None
-    loop = TupleLoop(instruction, body, condition, body.parameters[0], condition.parameters[0])
-    carried = [n for n in range(loop.count) if not loop.is_invariant(n)]
-    dimensions = next(
-        s.dimensions for n, s in enumerate(instruction.shape.tuple_shapes) if n in carried and s.rank
-    )
-    places = {n: indices if instruction.shape.tuple_shapes[n].rank else () for n in carried}
+    loop, shapes = TupleLoop.of(instruction), instruction.shape.tuple_shapes
+    carried, dimensions = loop.carried, shapes[loop.carried_arrays[0]].dimensions
+    places = {n: indices if shapes[n].rank else () for n in carried}
     for number in range(loop.count):
         if number not in carried:
             for pick in picks(loop.state, number):
                 e.stand_for(pick, loop.initial(number))
-            if loop.initial(number).shape.dimensions == dimensions:
-                e.element(loop.initial(number), indices)
+            if shapes[number].dimensions == dimensions:
+                e.element(loop.initial(number), indices)  # before the loop, which then finds it in the scope
     start = [_whole(e, e.element(loop.initial(n), places[n]), places[n]) for n in carried]
     with e.function.loop(0, count.iterations, 1, flatten(start)) as iteration, e.scope():
         for number, value in zip(carried, unflatten(iteration.values, start), strict=True):

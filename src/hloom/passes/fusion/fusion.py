@@ -16,6 +16,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free
 from hloom.analysis.subviews import is_consecutive, is_lasting, memory_of
 from hloom.analysis.updates import Updates, early_reads, is_alias
+from hloom.analysis.values import is_elementwise_bitcast
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.ir.module import HloModule
@@ -315,7 +316,7 @@ class _Plan:
         """Return whether an instruction runs as a loop over its elements."""
         operation = p.operation
         if isinstance(operation, BitcastConvert):
-            return p.shape.element_type.bits == p.operands[0].shape.element_type.bits
+            return is_elementwise_bitcast(p)
         return p.shape.is_array and (
             operation.elementwise or (_rearranges(p) and not operation.updates_operand)
         )

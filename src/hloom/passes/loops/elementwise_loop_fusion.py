@@ -15,7 +15,7 @@ from hloom.operations.structure import Constant, GetTupleElement, Tuple
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fused_body import FusedBody
-from hloom.passes.loops.elementwise_loops import Surroundings, carried_arrays, evaluations_of, index_in
+from hloom.passes.loops.elementwise_loops import Surroundings, evaluations_of, index_in
 from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
@@ -71,7 +71,7 @@ class ElementwiseLoopFusion(Pass, name="elementwise-loop-fusion", of=While, need
         shapes = loop.instruction.shape.tuple_shapes
         if not all(s.is_array and s.is_static for s in shapes):
             return False
-        arrays = carried_arrays(loop)
+        arrays = loop.carried_arrays
         sizes = {shapes[n].dimensions for n in arrays}
         if len(sizes) != 1 or len(arrays) > self.most_carried or len(loop.body) > self.most_members:
             return False
@@ -102,7 +102,7 @@ def fuse(loop: TupleLoop, count: TripCount, most: int) -> None:
     """Move a loop, and the elementwise operations around it, into a fusion."""
     old = loop.instruction
     w = Writer(old)
-    arrays = carried_arrays(loop)
+    arrays = loop.carried_arrays
     for user in list(old.users):
         number = element_number(user, old)
         assert number is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Sequence
 
 from hloom.analysis.loops import TupleLoop, element_number, picks
-from hloom.analysis.values import keeps_width
+from hloom.analysis.values import is_elementwise_bitcast
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost, Family
@@ -14,12 +14,6 @@ from hloom.operations.movement import Broadcast, Pad
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant, Iota
 from hloom.plan.evaluations import Evaluations
-
-
-def carried_arrays(loop: TupleLoop) -> list[int]:
-    """Return the numbers of the array elements of the state that are not loop-invariant."""
-    shapes = loop.instruction.shape.tuple_shapes
-    return [n for n in range(loop.count) if shapes[n].rank and not loop.is_invariant(n)]
 
 
 def index_in(dimensions: tuple[int, ...]) -> Indices:
@@ -35,7 +29,7 @@ def evaluations_of(loop: TupleLoop, index: Indices) -> Evaluations | None:
     body = loop.body.post_order()
     if not all(_may_join(i, loop) for i in body):
         return None
-    arrays = carried_arrays(loop)
+    arrays = loop.carried_arrays
     evaluations = Evaluations()
     for number, following in enumerate(loop.following):
         if number in arrays or not following.shape.rank:
@@ -63,15 +57,15 @@ def _is_computed_by_element(i: HloInstruction) -> bool:
     operation = i.operation
     movement = operation.family is Family.MOVEMENT and operation.element_cost <= ElementCost.INDEXED
     moves = movement and not operation.updates_operand and not isinstance(operation, Pad)
-    return operation.elementwise or moves or keeps_width(i) or isinstance(operation, Constant)
+    return operation.elementwise or moves or is_elementwise_bitcast(i) or isinstance(operation, Constant)
 
 
 class Surroundings:
-    """What a loop's kernel computes before the loop, the loop, and what it computes after it.
+    """The instructions around a loop that are fused with it, and the loop.
 
-    What is after the loop reads its results at the index at which they are computed. It may look elements up
-    in arrays that do not depend on the loop. The operands of both join if they are elementwise and have no
-    other users: these values never reach memory.
+    Users of the loop join if they read its results at the index of the kernel; gathers among them read arrays
+    that do not depend on the loop. Elementwise operands of the loop and of these users join if nothing else
+    uses them. Their values stay in registers.
 
     Attributes:
         members: all instructions, operands first.
@@ -87,7 +81,7 @@ class Surroundings:
         for i in self.order:
             if any(o in self.later for o in i.operands):
                 self.later.add(i)
-        self.picked = [user for number in carried_arrays(loop) for user in picks(loop.instruction, number)]
+        self.picked = [user for number in loop.carried_arrays for user in picks(loop.instruction, number)]
         after = self._after()
         if not self._fits(after, most):
             after = []
@@ -154,7 +148,7 @@ class Surroundings:
         """Return the invariant arrays that an iteration reads at other indices than its own."""
         loop, evaluations = self.loop, evaluations_of(self.loop, self.index)
         assert evaluations is not None
-        carried = carried_arrays(loop)
+        carried = loop.carried_arrays
         return {
             loop.initial(number)
             for number in range(loop.count)
@@ -165,7 +159,7 @@ class Surroundings:
 
 def _is_in_place(i: HloInstruction) -> bool:
     """Return whether elements are computed from those of operands at the same index, or are repeated ones."""
-    same = i.operation.elementwise or isinstance(i.operation, Broadcast) or keeps_width(i)
+    same = i.operation.elementwise or isinstance(i.operation, Broadcast) or is_elementwise_bitcast(i)
     return same and _is_computed_by_element(i)
 
 

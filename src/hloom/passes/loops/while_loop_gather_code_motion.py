@@ -11,7 +11,7 @@ from dataclasses import field
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.loops import TupleLoop
-from hloom.analysis.values import keeps_width
+from hloom.analysis.values import is_elementwise_bitcast
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import ShiftRightArithmetic, ShiftRightLogical, Xor
@@ -87,12 +87,12 @@ def _lookups(loop: TupleLoop, invariant: set[HloInstruction]) -> list[HloInstruc
 
 @dataclass(slots=True, eq=False)
 class TableFunction:
-    """What a computation computes from the elements of one gather alone.
+    """The instructions of a loop's body whose elements are functions of one gathered element.
 
     Attributes:
         gather: the gather.
-        invariant: the loop-invariant instructions; scalars among them may take part.
-        members: the instructions, the gather first; the elements of each are functions of the gather's.
+        invariant: the loop-invariant instructions; members may read scalars among them.
+        members: the gather, then the instructions, operands first.
     """
 
     gather: HloInstruction
@@ -109,7 +109,7 @@ class TableFunction:
     def _joins(self, i: HloInstruction) -> bool:
         if i.has_control_dependencies or i.is_root:
             return False
-        if not (i.operation.elementwise or isinstance(i.operation, Reshape) or keeps_width(i)):
+        if not (i.operation.elementwise or isinstance(i.operation, Reshape) or is_elementwise_bitcast(i)):
             return False
         return all(o in self.members or self._is_scalar(o) for o in i.operands)
 

@@ -99,11 +99,9 @@ class SampleSort(SharedRow):
         self.fill_chunk(f, module, number, low, high)
         areas = [f.offset(self.area(f, self.space(f), n), low, self.record.type) for n in range(2)]
         bounds = self.bounds(f, number)
-        zero = f.constant(I64, 0)
-        f.call(
-            None, _divide(module, self.record.type), *areas, high - low, f.constant(I1, 0),
-            self.samples(f), f.constant(I64, self.buckets), bounds, zero,
-        )  # fmt: skip
+        integers = (*areas, high - low, f.constant(I1, 0))
+        pieces = (self.samples(f), f.constant(I64, self.buckets), bounds, f.constant(I64, 0))
+        f.call(None, _divide(module, self.record.type), *integers, *pieces)
         store_element(bounds, self.buckets, (high - low).cast("trunc", I32))
 
     def sort_bucket(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
@@ -152,9 +150,7 @@ def _divide(module: Module, kind: Type) -> str:
     above = count - below
     rest = f.offset(other, above, kind)
     f.call(None, name, area, rest, below, f.constant(I1, 0), samples, half, bounds, begin)
-    f.call(
-        None, name, f.offset(area, below, kind), other, above, f.constant(I1, 1),
-        splitters, half, f.offset(bounds, half, I32), begin + below,
-    )  # fmt: skip
+    integers = (f.offset(area, below, kind), other, above, f.constant(I1, 1))
+    f.call(None, name, *integers, splitters, half, f.offset(bounds, half, I32), begin + below)
     f.finish()
     return name
