@@ -236,3 +236,101 @@ def test_the_numbers_that_a_counter_takes(
     count: TripCount, final: int, in_body: tuple[int, int], in_condition: tuple[int, int]
 ) -> None:
     assert (count.final, count.in_body, count.in_condition) == (final, in_body, in_condition)
+
+
+def test_counters_follow_from_the_one_that_the_condition_tests() -> None:
+    module = after(
+        """HloModule counters
+body {
+  p = (s32[], s32[], s32[], s32[4]) parameter(0)
+  j = s32[] get-tuple-element(p), index=0
+  k = s32[] get-tuple-element(p), index=1
+  i = s32[] get-tuple-element(p), index=2
+  x = s32[4] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  next_j = s32[] add(j, one)
+  next_k = s32[] subtract(k, one)
+  next_i = s32[] add(i, one)
+  jk = s32[] multiply(next_j, k)
+  spread = s32[4] broadcast(jk), dimensions={}
+  next_x = s32[4] add(x, spread)
+  ROOT t = (s32[], s32[], s32[], s32[4]) tuple(next_j, next_k, next_i, next_x)
+}
+condition {
+  p = (s32[], s32[], s32[], s32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=2
+  n = s32[] constant(5)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY entry {
+  x = s32[4] parameter(0)
+  zero = s32[] constant(0)
+  three = s32[] constant(3)
+  nine = s32[] constant(9)
+  init = (s32[], s32[], s32[], s32[4]) tuple(three, nine, zero, x)
+  w = (s32[], s32[], s32[], s32[4]) while(init), condition=condition, body=body
+  y = s32[4] get-tuple-element(w), index=3
+  j = s32[] get-tuple-element(w), index=0
+  k = s32[] get-tuple-element(w), index=1
+  ROOT t = (s32[4], s32[], s32[]) tuple(y, j, k)
+}
+""",
+        WhileLoopSimplifier(),
+    )
+    (instruction,) = [i for i in module.entry if i.opcode == "while"]
+    assert str(instruction.shape.without_layout()) == "(s32[], s32[4])"
+    (loop,) = [loop_of(instruction)]
+    assert loop is not None and trip_count(loop) == TripCount(0, 0, 1, 5)
+
+
+def test_the_range_of_a_number_holds_in_loops_that_do_not_change_it() -> None:
+    module = after(
+        """HloModule ranges
+inner {
+  p = (s32[], s32[], s32[4]) parameter(0)
+  j = s32[] get-tuple-element(p), index=0
+  i = s32[] get-tuple-element(p), index=1
+  x = s32[4] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  next = s32[] add(j, one)
+  zero = s32[] constant(0)
+  bound = s32[] maximum(i, zero)
+  spread = s32[4] broadcast(bound), dimensions={}
+  y = s32[4] add(x, spread)
+  ROOT t = (s32[], s32[], s32[4]) tuple(next, i, y)
+}
+more {
+  p = (s32[], s32[], s32[4]) parameter(0)
+  j = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(j, n), direction=LT
+}
+outer {
+  p = (s32[], s32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = s32[4] get-tuple-element(p), index=1
+  zero = s32[] constant(0)
+  init = (s32[], s32[], s32[4]) tuple(zero, i, x)
+  w = (s32[], s32[], s32[4]) while(init), condition=more, body=inner
+  y = s32[4] get-tuple-element(w), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT t = (s32[], s32[4]) tuple(next, y)
+}
+more_rows {
+  p = (s32[], s32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY entry {
+  x = s32[4] parameter(0)
+  zero = s32[] constant(0)
+  init = (s32[], s32[4]) tuple(zero, x)
+  w = (s32[], s32[4]) while(init), condition=more_rows, body=outer
+  ROOT y = s32[4] get-tuple-element(w), index=1
+}
+""",
+        IntegerRangeSimplifier(),
+    )
+    assert not opcodes(module)["maximum"]

@@ -9,7 +9,7 @@ from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
 from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.arithmetic import Add
+from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, GetTupleElement, Iota
 from hloom.passes.expand.call_inliner import copy_body, replace_caller
@@ -19,6 +19,8 @@ from hloom.passes.loops.while_loops import loop_of, rebuild, sink
 from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
+from hloom.records import dataclass
+from hloom.shape.element_type import ElementType
 
 
 class WhileLoopSimplifier(Pass, name="simplify-while-loops", of=While, needs={FLAT}):
@@ -115,21 +117,26 @@ def know_the_end(loop: TupleLoop, count: TripCount) -> bool:
 def join_equal_elements(loop: TupleLoop) -> bool:
     """Let users of equal state elements use the first of them; return whether any changed.
 
-    Equal are elements with the same initial and next value, and counters with equal steps.
+    Equal are elements with the same initial and next value. Counters with equal steps differ by a constant.
     """
     changed = False
     representatives: dict[tuple[object, ...], int] = {}
-    for n in range(loop.count):
-        key = _counter_key(loop, n) or (loop.initial(n), loop.following[n])
+    for n in sorted(range(loop.count), key=lambda n: not any(p.users for p in picks(loop.tested, n))):
+        counter = _counter_of(loop, n)
+        key = (loop.initial(n), loop.following[n]) if counter is None else counter.key
         first = representatives.setdefault(key, n)
         if first == n:
             continue
+        other = _counter_of(loop, first)
         for state in (loop.state, loop.tested, loop.instruction):
             for pick in picks(state, n):
-                users = [u for u in pick.users if u is not loop.following[n]]
+                keeps = counter is None or len(loop.following[n].users) == 1
+                users = [u for u in pick.users if not (keeps and u is loop.following[n])]
                 if not users and not pick.is_root:
                     continue
                 one = Writer(pick).op(GetTupleElement(index=first), state)
+                if counter is not None and other is not None:
+                    one = counter.from_other(other, one)
                 pick.replace_uses_in(users, one)
                 if pick.is_root:
                     assert state.parent is not None
@@ -138,17 +145,43 @@ def join_equal_elements(loop: TupleLoop) -> bool:
     return changed
 
 
-def _counter_key(loop: TupleLoop, n: int) -> tuple[object, ...] | None:
-    """Return a key that is equal for equal counters: type, initial value, step; None if no counter."""
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """An element of the state to which each iteration adds a constant.
+
+    Attributes:
+        element_type: its integer type.
+        initial, step: the constant initial value, and the constant.
+    """
+
+    element_type: ElementType
+    initial: int
+    step: int
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Return a key that is equal for counters which follow from one another."""
+        return self.element_type, abs(self.step)
+
+    def from_other(self, other: Counter, value: HloInstruction) -> HloInstruction:
+        """Return this counter from the value of another one with the same or the opposite step."""
+        w = Writer(value)
+        if self.step != other.step:
+            return w.op(Subtract(), w.scalar(self.initial + other.initial, self.element_type), value)
+        distance = self.initial - other.initial
+        return w.op(Add(), value, w.scalar(distance, self.element_type)) if distance else value
+
+
+def _counter_of(loop: TupleLoop, n: int) -> Counter | None:
+    """Return an element as a counter; None for others."""
     following = loop.following[n]
-    if not isinstance(following.operation, Add) or len(following.users) > 1 or following.shape.rank:
+    kind = following.shape.element_type
+    if not isinstance(following.operation, Add | Subtract) or following.shape.rank or not kind.is_integer:
         return None
-    if following.operands[0] not in picks(loop.state, n):
+    initial, step = splat(loop.initial(n)), splat(following.operands[1])
+    if initial is None or step is None or following.operands[0] not in picks(loop.state, n):
         return None
-    values = splat(loop.initial(n)), splat(following.operands[1])
-    if values[0] is None or values[1] is None or not following.shape.element_type.is_integer:
-        return None
-    return following.shape.element_type, int(values[0]), int(values[1])
+    return Counter(kind, int(initial), int(step) if isinstance(following.operation, Add) else -int(step))
 
 
 def drop_dead_elements(loop: TupleLoop) -> bool:

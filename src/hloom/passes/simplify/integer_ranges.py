@@ -27,10 +27,18 @@ class IntegerRanges:
 
     def __init__(self, module: HloModule) -> None:
         self.ranges: dict[HloInstruction, Range | None] = {}
+        self._initial: dict[HloInstruction, HloInstruction] = {}
+        """The values before a loop of the elements that it does not change."""
         for i in [i for i in module.instructions() if isinstance(i.operation, While)]:
             loop = loop_of(i)
-            count = trip_count(loop) if loop is not None else None
-            if loop is None or count is None:
+            if loop is None:
+                continue
+            for n in range(loop.count):
+                if loop.is_invariant(n):
+                    picked = (*picks(loop.state, n), *picks(loop.tested, n))
+                    self._initial.update(dict.fromkeys(picked, loop.initial(n)))
+            count = trip_count(loop)
+            if count is None:
                 continue
             for state, counter_range in ((loop.state, count.in_body), (loop.tested, count.in_condition)):
                 self.ranges.update(dict.fromkeys(picks(state, count.element), counter_range))
@@ -50,6 +58,8 @@ class IntegerRanges:
 
     def _derived(self, i: HloInstruction, depth: int) -> Range | None:
         """Return the range that follows from the operands, before wrap-around."""
+        if i in self._initial:
+            return self.of(self._initial[i], depth)
         match i.operation:
             case Constant():
                 return _of_constant(i)
