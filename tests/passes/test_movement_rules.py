@@ -171,6 +171,17 @@ EXAMPLES = {
         Example("x: f32[9,2]", "t = f32[9,1,2] reshape(x); r = f32[3,1,1] slice(t), slice={[1:8:3], [0:1], "
                 "[1:2]}")
     ],
+    "element_of_reshape": [
+        Example("x: f32[4,6]", "t = f32[3,8] reshape(x); r = f32[1,1] slice(t), slice={[1:2], [5:6]}"),
+        Example("x: f32[9,1]", "t = f32[1,3,3] reshape(x); r = f32[1,1,1] slice(t), slice={[0:1], [2:3], "
+                "[1:2]}"),
+    ],
+    "slice_of_update": [
+        Example("x: f32[6,8], u: f32[3,4]", f"i = s32[] constant(2); j = s32[] constant({j}); "
+                f"t = f32[6,8] dynamic-update-slice(x, u, i, j); "
+                f"r = f32[2,2] slice(t), slice={{[3:5], [{first}:{first + 4}:2]}}")
+        for j, first in ((1, 1), (9, 4), (-3, 0))
+    ],
     "start_indices_one_by_one": [
         Example("x: f32[5,6], i: s32[2]", "r = f32[2,2] dynamic-slice(x, i), dynamic_slice_sizes={2,2}"),
         Example("x: f32[5,6], u: f32[2,2], i: u8[2]", "r = f32[5,6] dynamic-update-slice(x, u, i)"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
@@ -192,6 +194,20 @@ def slice_of_reverse(i: HloInstruction, slice_: Slice, reverse: Reverse) -> HloI
 
 
 @RULES.rewrites(Slice, of=Reshape)
+def element_of_reshape(i: HloInstruction, slice_: Slice, reshape: Reshape) -> HloInstruction | None:
+    """``slice(reshape(x))`` → ``reshape(slice(x))`` of one element."""
+    (inner,) = i.operands
+    if len(inner.users) > 1 or i.shape.element_count != 1:
+        return None
+    (x,) = inner.operands
+    position = np.ravel_multi_index([r.start for r in slice_.slice], inner.shape.dimensions)
+    indices = np.unravel_index(position, x.shape.dimensions)
+    w = Writer(i)
+    one = Slice(slice=tuple(SliceDimension(int(n), int(n) + 1) for n in indices))
+    return w.reshape(w.op(one, x), i.shape.dimensions)
+
+
+@RULES.rewrites(Slice, of=Reshape)
 def slice_of_reshape(i: HloInstruction, slice_: Slice, reshape: Reshape) -> HloInstruction | None:
     """``slice(reshape(x))`` → ``reshape(slice(x))`` where the reshape only adds or removes sizes of 1."""
     (inner,) = i.operands
@@ -273,6 +289,22 @@ def dynamic_slice_of_broadcast(
     if sizes != x.shape.dimensions:
         x = w.op(DynamicSlice(dynamic_slice_sizes=sizes), x, *(indices[d] for d in into))
     return w.broadcast(x, i.shape.dimensions, into)
+
+
+@RULES.rewrites(Slice, of=DynamicUpdateSlice)
+def slice_of_update(i: HloInstruction, slice_: Slice, update: DynamicUpdateSlice) -> HloInstruction | None:
+    """``slice(dynamic-update-slice(x, u, 2))`` → ``slice(u)`` within u, for a constant position."""
+    x, u, *indices = i.operands[0].operands
+    starts = start_numbers(indices, _room(x, u.shape.dimensions))
+    if starts is None or 0 in i.shape.dimensions:
+        return None
+    ranges = [
+        SliceDimension(r.start - start, r.limit - start, r.stride)
+        for r, start in zip(slice_.slice, starts, strict=True)
+    ]
+    if any(r.start < 0 or r.limit > size for r, size in zip(ranges, u.shape.dimensions, strict=True)):
+        return None
+    return Writer(i).op(Slice(slice=tuple(ranges)), u)
 
 
 @RULES.rewrites(DynamicUpdateSlice)
