@@ -62,6 +62,7 @@ TESTED: Final = {
     "spatial_dimensions_of_one": _WINDOWS,
     "window_in_plain_words": _WINDOWS,
     "concatenate_of_nibbles": "bits of integers are not modelled; a test compares all bytes",
+    "element_of_reshape": "quotients by products of several sizes",
     "reshape_of_broadcast": "quotients by products of several sizes, in two of five examples",
 }
 """Why a rule is not proved: tests compare both sides on its examples, with special numbers."""
@@ -77,7 +78,8 @@ UNRULY: Final = {
     "loops and branches": (
         "simplify-conditional simplify-while-loops while-loop-invariant-code-motion loop-stack-reuse "
         "while-loop-dot-code-motion while-loop-dot-layout elementwise-loop-fusion stack-allocation "
-        "in-place-accumulation previous-value-updates while-loop-components while-loop-gather-code-motion"
+        "in-place-accumulation previous-value-updates while-loop-components while-loop-gather-code-motion "
+        "while-loop-skewing"
     ),
     "depends on ranges of values": "integer-range-simplifier",
     "expansions, and other changes of how values are computed": "",

@@ -54,6 +54,7 @@ from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.loops.while_loop_gather_code_motion import WhileLoopGatherCodeMotion
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
+from hloom.passes.loops.while_loop_skewing import WhileLoopSkewing
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from hloom.passes.loops.while_state_tuples import WhileStateTuples
 from hloom.passes.pipeline import Pipeline
@@ -158,6 +159,7 @@ CANONICALIZATION: Final = Pipeline(
         ConvolutionCanonicalization(is_product),
         DotDecomposer(is_product),
         WhileLoopComponents(),
+        WhileLoopSkewing(),
         WhileLoopDotCodeMotion(),
         WhileLoopInvariantCodeMotion(),
     ],

@@ -8,6 +8,7 @@ import numpy as np
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.metadata import OpMetadata
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array, Operation
 from hloom.ir.window import PaddingDimension, SliceDimension
@@ -164,7 +165,7 @@ class Body(Inserter):
     def __init__(self, module: HloModule, name: str, *, entry: bool = False) -> None:
         self.module = module
         self.computation = module.add(HloComputation(module.unique_name(name)), entry=entry)
-        self.metadata = None
+        self.metadata: OpMetadata | None = None
         self.count = 0
 
     def parameter(self, shape: Shape, name: str = "parameter") -> HloInstruction:
