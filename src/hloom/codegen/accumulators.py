@@ -118,6 +118,10 @@ def nested_reduction(
 
     def body(index: Value, totals: list[Element]) -> list[Element]:
         first.value = index
+        with e.prefetching(first):
+            return summed(totals)
+
+    def summed(totals: list[Element]) -> list[Element]:
         if apart is None:
             return nested_reduction(e, inner, totals, round_, blocks, terms)
         return apart.add(totals, nested_reduction(e, inner, apart.start, round_, blocks, terms))

@@ -8,18 +8,19 @@ it are scalars until they are combined with a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloom.codegen.bits import reinterpreted
 from hloom.codegen.indexing import EmittedIndexing, Key
 from hloom.codegen.llvm import I32, I64, Function, Type, Value
-from hloom.codegen.llvm.memory import gather, masked_load, masked_store, scatter
+from hloom.codegen.llvm.memory import gather, masked_load, masked_store, prefetch, scatter
 from hloom.codegen.llvm.values import select_lanes, stage_of
 from hloom.codegen.registry import enters
-from hloom.codegen.types import Element, from_storage, storage_type, to_storage
+from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type, to_storage
 from hloom.errors import HloError
-from hloom.ir.affine import Index, Indices, linearize
+from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.indexing import Read, Steps
 from hloom.ir.operation import REGISTRY
 from hloom.operations.control_flow import Call, Fusion
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 
 NEAR: Final = 16
 """Maximum distance in elements of lanes that are selected from whole vectors; farther ones are gathered."""
+LINE: Final = 64
+"""Bytes that a prefetch fetches."""
+STEPS_AHEAD: Final = 3
+"""Steps of a loop between the prefetch of what it accesses and its use."""
+FAR: Final = 1 << 17
+"""Bytes from which an array is not in the first-level cache, nor soon read from the second one."""
 UNKNOWN_EXTENT: Final = 1 << 40
 """Extent of a view whose end is unknown: only the requested elements are read."""
 
@@ -84,12 +91,15 @@ class Elements(EmittedIndexing):
     Attributes:
         views: instructions whose values are in memory.
         accesses: linear index of every load, for the planning of loops.
+        prefetches: whether accesses of later steps are prefetched; see `prefetching`.
     """
 
     def __init__(self, function: Function, lanes: int, views: dict[HloInstruction, View]) -> None:
         super().__init__(function, lanes)
         self.views = views
         self.accesses: list[Index] = []
+        self.prefetches = False
+        self._steps: Variable | None = None
         self._standing: dict[HloInstruction, HloInstruction] = {}
 
     # -- the walk
@@ -245,6 +255,24 @@ class Elements(EmittedIndexing):
 
     # -- memory
 
+    @contextmanager
+    def prefetching(self, steps: Variable) -> Generator[None]:
+        """Prefetch what later steps of a loop access, where steps skip memory, as no processor does."""
+        outer, self._steps = self._steps, steps
+        yield
+        self._steps = outer
+
+    def _prefetch(self, view: View, linear: Index, pointer: Value, *, writes: bool = False) -> None:
+        """Prefetch the lanes of a later step; the addresses may be outside of the array."""
+        step = sum(c for v, c in linear.terms if v is self._steps)
+        size = storage_bytes(view.element_type)
+        if abs(step) <= self.lanes or view.count * size < FAR:
+            return
+        self.prefetches = True
+        first, last = step * STEPS_AHEAD * size, self.lanes * size - 1
+        for byte in (*range(0, last, LINE), last):
+            prefetch(self.function.offset(pointer, first + byte), writes=writes, first_level=True)
+
     def load(self, view: View, indices: Indices) -> Element:
         """Load an element of an array; lanes whose mask is off have arbitrary values."""
         linear = view.linear(indices)
@@ -262,6 +290,7 @@ class Elements(EmittedIndexing):
             value = self.function.load(stored, self.function.offset(view.pointer, safe, stored))
         elif coefficient == 1 and vector is None:
             pointer = self.function.offset(view.pointer, scalar, stored)
+            self._prefetch(view, linear, pointer)
             wide = stored.vector(self.lanes)
             if self.mask is None:
                 value = self.function.load(wide, pointer)
@@ -381,6 +410,7 @@ class Elements(EmittedIndexing):
             return
         data = to_storage(self.wide(value), element_type)
         pointer = f.offset(view.pointer, scalar, stored)
+        self._prefetch(view, linear, pointer, writes=True)
         if self.mask is not None:
             masked_store(data, pointer, self.lane_mask())
         elif view.streams:

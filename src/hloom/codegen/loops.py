@@ -255,15 +255,15 @@ def emit_loop_kernel(
                     lane = piece.space.variables[-1:]
                     loop_nest(elements, lane, body, low, high, is_aligned=whole, repeats=again)
 
-    whole, form = len(pieces) == 1, lanes_text(lanes)
+    whole = len(pieces) == 1
     is_large = moves_much([i.shape for i in inputs], shapes, is_last=is_last)
     streams = is_large and len(space.variables) == 1 and stores_lines(module.target, shapes, lanes)
     if whole and streams:
         _nest_or_stream(function, [v for v in arrays[: len(inputs)] if v.dimensions], results, nest)
-        form += ", stored past the caches"
     else:
         nest(results)
     function.finish()
+    form = form_of(lanes, *emitters) + (", stored past the caches" if whole and streams else "")
     form += "" if whole else f", {plural(len(pieces), 'piece')}"
     kernel = nest_kernel(name, space.variables, lanes, work_of(members, count), form)
     return replace(kernel, moved_bytes=moved_bytes([i.shape for i in inputs], shapes))
@@ -386,6 +386,11 @@ def nest_kernel(name: str, variables: Sequence[Variable], lanes: int, work: int,
 def lanes_text(lanes: int) -> str:
     """Return the number of lanes of a kernel for its report."""
     return f"{lanes} lanes" if lanes else "no lanes"
+
+
+def form_of(lanes: int, *emitters: Elements) -> str:
+    """Return the lanes of a kernel for its report, and whether it prefetches."""
+    return lanes_text(lanes) + (", later steps prefetched" if any(e.prefetches for e in emitters) else "")
 
 
 def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:

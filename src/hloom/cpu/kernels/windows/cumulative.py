@@ -19,7 +19,7 @@ from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm import I1, I64, Module, Value
-from hloom.codegen.loops import VECTOR_BYTES, LoopKernel, begin_kernel, lanes_text
+from hloom.codegen.loops import VECTOR_BYTES, LoopKernel, begin_kernel, form_of, lanes_text
 from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.codegen.vector_math.reals import Reals
 from hloom.ir.affine import Index, Variable
@@ -147,7 +147,7 @@ def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulati
         lines.walk(e, begin, end, walk.line)
     f.finish()
     trips, grain = lines.trips
-    form = lanes_text(lanes) + (", in registers" if inside else "")
+    form = f"{lanes_text(lanes)}, in registers" if inside else form_of(lanes, e)
     return LoopKernel(name, trips, grain, lines.count * (scan.size + scan.results), form)
 
 
@@ -235,7 +235,8 @@ class _StepByStep(_Scan):
         number = Variable(high, "s")
         with self.f.loop(low, high, 1, flatten(state)) as loop, self.e.scope():
             number.value = loop.index
-            next_state = self._step(place, Index.of(number), unflatten(loop.values, state), ahead)
+            with self.e.prefetching(number):
+                next_state = self._step(place, Index.of(number), unflatten(loop.values, state), ahead)
             loop.next(*flatten(next_state))
         return unflatten(loop.values, state)
 

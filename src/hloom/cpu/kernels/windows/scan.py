@@ -14,7 +14,7 @@ from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm import Module
-from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text
+from hloom.codegen.loops import LoopKernel, begin_kernel, form_of
 from hloom.codegen.types import Element
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Variable
@@ -50,7 +50,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     f.finish()
     trips, grain = lines.trips
     work = math.prod(sizes) * len(walk.step.post_order())
-    return LoopKernel(name, trips, grain, work, lanes_text(lines.lanes))
+    return LoopKernel(name, trips, grain, work, form_of(lines.lanes, e))
 
 
 class _Walk:
@@ -71,7 +71,7 @@ class _Walk:
         at = Index.of(number) * -1 + (self.parts.steps - 1) if self.reverse else Index.of(number)
         slice_ = tuple(x for d, x in enumerate(place(Index(0))) if d != self.parts.axis)
         start = [spread(e, e.load(view, slice_)) for view in self.carries]
-        with f.loop(0, self.parts.steps, 1, flatten(start)) as loop, e.scope():
+        with f.loop(0, self.parts.steps, 1, flatten(start)) as loop, e.scope(), e.prefetching(number):
             number.value = loop.index
             index = place(at if number.extent > 1 else Index(0))
             elements: list[Element] = [e.load(view, index) for view in self.inputs]
