@@ -38,8 +38,8 @@ NEAR: Final = 16
 """Maximum distance in elements of lanes that are selected from whole vectors; farther ones are gathered."""
 LINE: Final = 64
 """Bytes that a prefetch fetches."""
-STEPS_AHEAD: Final = 3
-"""Steps of a loop between the prefetch of what it accesses and its use."""
+STEPS_AHEAD: Final = 6
+"""Steps of a loop between the prefetch of what it reads and its use; less where it writes as well."""
 FAR: Final = 1 << 17
 """Bytes from which an array is not in the first-level cache, nor soon read from the second one."""
 UNKNOWN_EXTENT: Final = 1 << 40
@@ -100,6 +100,7 @@ class Elements(EmittedIndexing):
         self.accesses: list[Index] = []
         self.prefetches = False
         self._steps: Variable | None = None
+        self._ahead = STEPS_AHEAD
         self._standing: dict[HloInstruction, HloInstruction] = {}
 
     # -- the walk
@@ -256,11 +257,11 @@ class Elements(EmittedIndexing):
     # -- memory
 
     @contextmanager
-    def prefetching(self, steps: Variable) -> Generator[None]:
+    def prefetching(self, steps: Variable, ahead: int = STEPS_AHEAD) -> Generator[None]:
         """Prefetch what later steps of a loop access, where steps skip memory, as no processor does."""
-        outer, self._steps = self._steps, steps
+        outer, self._steps, self._ahead = (self._steps, self._ahead), steps, ahead
         yield
-        self._steps = outer
+        self._steps, self._ahead = outer
 
     def _prefetch(self, view: View, linear: Index, pointer: Value, *, writes: bool = False) -> None:
         """Prefetch the lanes of a later step; the addresses may be outside of the array."""
@@ -269,7 +270,7 @@ class Elements(EmittedIndexing):
         if abs(step) <= self.lanes or view.count * size < FAR:
             return
         self.prefetches = True
-        first, last = step * STEPS_AHEAD * size, self.lanes * size - 1
+        first, last = step * self._ahead * size, self.lanes * size - 1
         for byte in (*range(0, last, LINE), last):
             prefetch(self.function.offset(pointer, first + byte), writes=writes, first_level=True)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.lines import Lines, Place
+from hloom.codegen.lines import STEPS_AHEAD, Lines, Place
 from hloom.codegen.llvm import Module
 from hloom.codegen.loops import LoopKernel, begin_kernel, form_of
 from hloom.codegen.types import Element
@@ -71,7 +71,11 @@ class _Walk:
         at = Index.of(number) * -1 + (self.parts.steps - 1) if self.reverse else Index.of(number)
         slice_ = tuple(x for d, x in enumerate(place(Index(0))) if d != self.parts.axis)
         start = [spread(e, e.load(view, slice_)) for view in self.carries]
-        with f.loop(0, self.parts.steps, 1, flatten(start)) as loop, e.scope(), e.prefetching(number):
+        with (
+            f.loop(0, self.parts.steps, 1, flatten(start)) as loop,
+            e.scope(),
+            e.prefetching(number, STEPS_AHEAD),
+        ):
             number.value = loop.index
             index = place(at if number.extent > 1 else Index(0))
             elements: list[Element] = [e.load(view, index) for view in self.inputs]
