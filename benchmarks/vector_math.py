@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks.vector_math_errors import (
     COUNT,
     erf,
+    erfc,
     largest_error,
     logistic,
     reciprocal_square_root,
@@ -81,6 +82,7 @@ FUNCTIONS = (
     Function("acosh", logarithm.acosh, np.arccosh, 1, 10),
     Function("atanh", logarithm.atanh, np.arctanh, -1, 1),
     Function("erf", error_function.error_function, erf, -5, 5),
+    Function("erfc", error_function.complementary_error_function, erfc, -4, 9),
     Function("rsqrt", roots.reciprocal_square_root, reciprocal_square_root, 0, 10),
     Function("cbrt", roots.cube_root, np.cbrt, -10, 10),
     Function("power", power.power, np.power, 0.1, 10, 2),

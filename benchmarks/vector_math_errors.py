@@ -39,6 +39,19 @@ def erf(x: Array) -> Array:
     return np.copysign(two_over_root_pi * decay * total, x)
 
 
+def erfc(x: Array) -> Array:
+    """Return erfc(x) in the precision of x: 1 - erf(x) up to 1, beyond it by a continued fraction."""
+    size = np.clip(np.abs(x), 1, 30)
+    head = size.astype(np.float16).astype(x.dtype)  # its square is exact
+    decay = np.exp(-head * head) * np.exp(-(size - head) * (size + head))
+    fraction = size
+    for n in range(300, 0, -1):
+        fraction = size + x.dtype.type(n) / 2 / fraction
+    far = decay / fraction / np.sqrt(np.arctan2(x.dtype.type(0), x.dtype.type(-1)))
+    near = 1 - erf(x.astype(EXTENDED)).astype(x.dtype)
+    return np.where(np.abs(x) < 1, near, np.where(x < 0, 2 - far, far))
+
+
 def logistic(x: Array) -> Array:
     """Return 1 / (1 + e^-x) without overflow, in the precision of x."""
     decay = np.exp(-np.abs(x))

@@ -6,6 +6,8 @@ import hloom.operations  # noqa: F401
 from hloom.ir.operation import REGISTRY
 from tests import installed_xla
 
+OWN = {"erfc"}
+"""Operations of hloom alone, which composite calls name."""
 NEWER_THAN_0_10 = {"collective-reduce", "exp2", "log2", "shuffle"}
 MESSAGES = (
     "HloProto", "HloSnapshot", "HloUnoptimizedSnapshot", "HloInputs", "HloModuleProto", "HloComputationProto",
@@ -60,7 +62,7 @@ def test_every_opcode_is_declared() -> None:
     assert len(opcodes) >= 133
     missing = missing_opcodes(opcodes)
     assert not missing, "\n".join(missing)
-    assert set(REGISTRY) - set(opcodes) <= NEWER_THAN_0_10
+    assert set(REGISTRY) - set(opcodes) <= NEWER_THAN_0_10 | OWN
 
 
 def test_every_field_is_in_the_schema() -> None:

@@ -13,7 +13,7 @@ from tests.evaluation import parse
 
 OPCODES = [op for op, rule in LOWERINGS.items() if rule.lower.__module__ == transcendental.__name__]
 assert {"cbrt", "exponential", "tanh"} <= set(OPCODES)
-OF_REALS_ONLY = ("cbrt", "erf", "remainder", "atan2")
+OF_REALS_ONLY = ("cbrt", "erf", "erfc", "remainder", "atan2")
 CASES = [
     (opcode, element_type)
     for opcode in (*OPCODES, "power", "remainder")

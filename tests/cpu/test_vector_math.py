@@ -44,6 +44,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     "acosh": (mpmath.acosh, 1, 10),
     "atanh": (mpmath.atanh, -1, 1),
     "erf": (mpmath.erf, -6, 6),
+    "erfc": (lambda x: mpmath.erfc(x) if x < 1000 else mpmath.mpf(0), -6, 11),  # mpmath's overflows
     "sqrt": (mpmath.sqrt, 0, 10),
     "rsqrt": (lambda x: 1 / mpmath.sqrt(x) if x else mpmath.inf, 0, 10),
     "cbrt": (lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), -10, 10),

@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
     "acosh": guarded(math.acosh, {}),
     "atanh": guarded(math.atanh, {1.0: INF, -1.0: -INF}),
     "erf": guarded(math.erf, {}),
+    "erfc": guarded(math.erfc, {}),
     "rsqrt": lambda v: 1 / guarded(math.sqrt, {})(v) if v else math.copysign(INF, v),
 }
 

@@ -12,6 +12,7 @@ from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCus
 from hloom.passes.expand.batchnorm_expander import BatchNormExpander
 from hloom.passes.expand.bitcast_expander import BitcastExpander
 from hloom.passes.expand.call_inliner import CallInliner
+from hloom.passes.expand.composite_functions import CompositeFunctions
 from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.fft_decomposer import FftDecomposer
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
@@ -110,6 +111,7 @@ EXPANSION: Final = Pipeline(
         ShuffleExpander(),
         ShardingRemover(),
         ScanExpander(keeps=is_elementwise),
+        CompositeFunctions(),
         CallInliner(),
         MapInliner(),
         SingleResultTuples(),

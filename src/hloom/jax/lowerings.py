@@ -1,4 +1,4 @@
-"""JAX's lowerings for the platform ``hloom``: those for cpu, whose custom calls hloom implements."""
+"""JAX's lowerings for hloom: those for cpu, whose custom calls it implements, and composites of functions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,40 @@ def install(platform: str) -> None:
     for primitive, entry in rules.items():
         rule = _as_cpu(entry.rule, platform)
         private.register_lowering()(primitive, rule, platform=platform, inline=entry.inline)
+
+
+def install_composites(platform: str) -> None:
+    """Lower functions that StableHLO lacks to composites, which keep their names, on hloom's platform.
+
+    JAX lowers them to operations of CHLO, which jaxlib decomposes before a plug-in gets the program.
+    """
+    for name, primitive in private.COMPOSITE_PRIMITIVES.items():
+        rule = private.lowerings()[primitive()].rule
+        private.register_lowering()(primitive(), _as_composite(rule, name), platform=platform)
+
+
+def _as_composite(rule: Any, name: str) -> Any:
+    """Wrap the lowering rule of a function of one array, whose operation becomes the decomposition."""
+
+    def lower(context: Any, x: Any, **parameters: Any) -> Any:
+        ir, functions = private.ir(), private.functions()
+        asks_for_more = any(value is not None for value in parameters.values())  # a mode of accuracy
+        if asks_for_more or not x.type.has_static_shape:
+            return rule(context, x, **parameters)
+        module = context.module_context
+        with ir.InsertionPoint.at_block_begin(module.module.body):
+            decomposition = functions.FuncOp(
+                name, ir.FunctionType.get([x.type], [x.type]), visibility="private"
+            )
+        module.symbol_table.insert(decomposition)
+        with ir.InsertionPoint(decomposition.add_entry_block()):
+            functions.ReturnOp(rule(context, decomposition.arguments[0], **parameters))
+        composite = private.stablehlo().CompositeOp(
+            [x.type], [x], name=name, decomposition=ir.FlatSymbolRefAttr.get(decomposition.name.value)
+        )
+        return composite.results
+
+    return lower
 
 
 class _CpuLike:

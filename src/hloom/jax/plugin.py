@@ -110,3 +110,4 @@ def register(*, as_cpu: bool = False) -> None:
     forks.install()
     if not as_cpu:
         lowerings.install(PLATFORM)
+    lowerings.install_composites(name)

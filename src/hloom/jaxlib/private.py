@@ -165,6 +165,9 @@ CALLBACK_PRIMITIVES: Final = (
     Private("jax._src.buffer_callback", "buffer_callback_p"),
 )
 """Primitives with a single lowering rule, which tests the platform's name."""
+COMPOSITE_PRIMITIVES: Final = {"chlo.erfc": Private("jax._src.lax.special", "erfc_p")}
+"""Primitives that are lowered to an operation of CHLO, by its name."""
+functions: Final = Private("jaxlib.mlir.dialects.func")
 
 # -- compilation
 compile_and_load: Final = Private(
@@ -195,6 +198,7 @@ Private(_MLIR, "LoweringRuleContext.set_tokens_out")
 Private(_MLIR, "LoweringRuleEntry", parameters=("rule", "inline"))
 Private("jaxlib.mlir.ir", "Module.context")
 Private("jaxlib.mlir.ir", "SymbolTable")
+Private("jaxlib.mlir.dialects.stablehlo", "CompositeOp")
 Private("jaxlib.mlir.dialects.stablehlo", "deserialize_portable_artifact")
 Private("jaxlib.mlir.dialects.stablehlo", "get_current_version")
 Private("jaxlib.mlir.dialects.stablehlo", "get_minimum_version")

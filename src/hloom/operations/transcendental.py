@@ -234,3 +234,16 @@ class ErrorFunction(Transcendental):
 
     def compute(self, operand: Array) -> Array:
         return np.asarray(np.frompyfunc(math.erf, 1, 1)(operand), np.float64)
+
+
+@operation("erfc", "operand")
+class ComplementaryErrorFunction(Transcendental):
+    """1 minus the error function, exact also where that vanishes.
+
+    XLA has no such operation: programs of JAX name it by composite calls of ``chlo.erfc``.
+    """
+
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING
+
+    def compute(self, operand: Array) -> Array:
+        return np.asarray(np.frompyfunc(math.erfc, 1, 1)(operand), np.float64)

@@ -108,17 +108,25 @@ def exponential_as_sum(r: Reals, x: Value) -> tuple[Pair, Pair]:
     return r.fast_two_sum(r.constant(1.0), series), multiple
 
 
+def exponential_terms(r: Reals, x: Value, low: Value) -> tuple[Pair, Pair]:
+    """Return ((s, t), n) with e^(x + low) = (1 + s + t) * 2^n, |s| < 0.35 and |t| < 0.08.
+
+    The numbers n are those of `nearest_multiple`.
+    """
+    remainder, multiple = _reduced(r, x, low)
+    return (remainder, remainder * remainder * r.polynomial(remainder, _EXP[r.is_double])), multiple
+
+
 def _series(r: Reals, x: Value, low: Value | None) -> tuple[Value, Pair]:
-    remainder, multiple = _reduced(r, x)
-    if low is not None:
-        remainder = remainder + low
+    remainder, multiple = _reduced(r, x, low)
     return r.fma(remainder * remainder, r.polynomial(remainder, _EXP[r.is_double]), remainder), multiple
 
 
-def _reduced(r: Reals, x: Value) -> tuple[Value, Pair]:
+def _reduced(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Pair]:
     multiple = r.nearest_multiple(x, LOG2_E)
-    high, low = LOG_2[r.is_double]
-    return r.fma(multiple[0], -low, r.fma(multiple[0], -high, x)), multiple
+    high, rest = LOG_2[r.is_double]
+    near = r.fma(multiple[0], -high, x)  # exact
+    return r.fma(multiple[0], -rest, near) if low is None else near + r.fma(multiple[0], -rest, low), multiple
 
 
 def exponential_minus_one(x: Value) -> Value:

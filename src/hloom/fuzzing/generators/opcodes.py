@@ -16,7 +16,9 @@ from hloom.operations.elementwise import Elementwise
 from hloom.shape.element_type import ElementType
 
 _REFUSED: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh", "cosh", "exp2", "log2", "sinh"), EVERY),
+    **dict.fromkeys(
+        ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erfc", "exp2", "log2", "sinh"), EVERY
+    ),
     "mulhi": EVERY,
     **dict.fromkeys(("maximum", "minimum"), COMPLEX),
     **dict.fromkeys(("real", "imag"), ("bf16", "f16", *NARROW_FLOATS)),

@@ -17,11 +17,18 @@ def module_with_config(
 ) -> bytes:
     """Serialize a module (field 1) with its HloModuleConfigProto (field 2, ``xla/xla.proto``).
 
-    A partitioned module includes the shardings of its parameters and results.
+    A partitioned module includes the shardings of its parameters and results. Operations that XLA lacks are
+    custom calls.
     """
+    from hloom.passes.expand.composite_functions import FUNCTIONS
     from hloom.proto.writer import module_message
 
     proto = module_message(module)
+    composites = {function.opcode: name for name, function in FUNCTIONS.items()}
+    for instruction in (i for computation in proto.computations for i in computation.instructions):
+        if instruction.opcode in composites:
+            instruction.custom_call_target = composites[instruction.opcode]
+            instruction.opcode = "custom-call"
     if partitioned is not None:
         for tiling in partitioned.parameters:
             tiling.to_sharding().write(proto.spmd_parameters_shardings.add())

@@ -16,6 +16,7 @@ from hloom.operations.movement import Pad, Slice, rotation_in_slices
 from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCustomCalls
 from hloom.passes.expand.call_inliner import CallInliner
+from hloom.passes.expand.composite_functions import CompositeFunctions
 from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
@@ -35,6 +36,7 @@ def prepared(module: HloModule) -> HloModule:
     copy = clone_module(module)
     normalize_regions(copy)
     AsyncCollectiveCustomCalls().run(copy)
+    CompositeFunctions().run(copy)
     CallInliner().run(copy)
     FlattenCallGraph().run(copy)
     ControlDependencyCalls().run(copy)
