@@ -16,7 +16,7 @@ from hloom.records import dataclass
 MOST_LANES: Final = 128
 """Number of lines processed together: several registers, so that each step reads whole cache lines."""
 
-STEPS_AHEAD: Final = 3
+SCANNED_STEPS_AHEAD: Final = 3
 """Steps between a prefetch and its use, of loops that read and write lines."""
 
 Place: TypeAlias = Callable[[Index], Indices]

@@ -17,7 +17,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.lines import STEPS_AHEAD, Lines, Place
+from hloom.codegen.lines import SCANNED_STEPS_AHEAD, Lines, Place
 from hloom.codegen.llvm import I1, I64, Module, Value
 from hloom.codegen.loops import VECTOR_BYTES, LoopKernel, begin_kernel, form_of, lanes_text
 from hloom.codegen.types import Element, constant, storage_bytes
@@ -235,7 +235,7 @@ class _StepByStep(_Scan):
         number = Variable(high, "s")
         with self.f.loop(low, high, 1, flatten(state)) as loop, self.e.scope():
             number.value = loop.index
-            with self.e.prefetching(number, STEPS_AHEAD):
+            with self.e.prefetching(number, SCANNED_STEPS_AHEAD):
                 next_state = self._step(place, Index.of(number), unflatten(loop.values, state), ahead)
             loop.next(*flatten(next_state))
         return unflatten(loop.values, state)

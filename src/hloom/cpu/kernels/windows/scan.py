@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.lines import STEPS_AHEAD, Lines, Place
+from hloom.codegen.lines import SCANNED_STEPS_AHEAD, Lines, Place
 from hloom.codegen.llvm import Module
 from hloom.codegen.loops import LoopKernel, begin_kernel, form_of
 from hloom.codegen.types import Element
@@ -74,7 +74,7 @@ class _Walk:
         with (
             f.loop(0, self.parts.steps, 1, flatten(start)) as loop,
             e.scope(),
-            e.prefetching(number, STEPS_AHEAD),
+            e.prefetching(number, SCANNED_STEPS_AHEAD),
         ):
             number.value = loop.index
             index = place(at if number.extent > 1 else Index(0))
