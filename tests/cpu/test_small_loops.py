@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import hloom
 from hloom.buffers.assignment import STACK
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import emit_program
@@ -222,6 +223,15 @@ def test_state_beyond_the_stack_lies_in_the_arena() -> None:
     step = "\n  ".join(f"x{n}_1 = f32[2,8] reverse(x{n}_), dimensions={{0,1}}" for n in range(count))
     text = counting(step, elements, parameters(elements))
     assert compiled(text).program.temp_bytes > 0
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_a_kernel_that_runs_before_a_loop_too_is_code_of_the_loop() -> None:
+    reverse = "f32[2,8] reverse({}), dimensions={{0,1}}"
+    inputs = f"a = f32[2,8] parameter(0)\n  x = {reverse.format('a')}"
+    text = counting(f"x1 = {reverse.format('x')}", "x:f32[2,8]", inputs)
+    functions = hloom.compile(parse(text)).to_llvm().split("define internal")[1:]
+    assert ["alwaysinline" in function for function in functions] == [False, True]
     agree(text, *arguments(np.random.default_rng(0), text))
 
 

@@ -218,7 +218,7 @@ class ProgramEmitter:
         """The variables that hold the addresses of rotating buffers."""
         self._kernels: dict[Structure, LoopKernel] = {}
         self._inlined: dict[str, Function] = {}
-        self._sequences: dict[Key, KernelSequence] = {}
+        self._sequences: dict[tuple[Key, bool], KernelSequence] = {}
         self._sequence: KernelSequence | None = None
         self._loops = 0
         self._emitted = 0
@@ -413,7 +413,8 @@ class ProgramEmitter:
         """Emit the code of one kernel plan."""
         self._sequence = None
         if plan.kind in (KernelKind.KERNEL, KernelKind.LOOP):
-            self._sequence = self._sequences.setdefault(plan.key, KernelSequence())
+            key = plan.key, self._loops > 0
+            self._sequence = self._sequences.setdefault(key, KernelSequence())
             self._sequence.position = 0
         match plan.kind:
             case KernelKind.HOST:
@@ -526,23 +527,22 @@ class ProgramEmitter:
         return sequence.kernels[sequence.position - 1]
 
     def _merged(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Emit a kernel, or return an existing one whose function has the same structure.
-
-        The kernels may differ in their ranges.
-        """
+        """Emit a kernel, or return an existing one of the same structure; their ranges may differ."""
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)
         function = self.module.functions.pop(name)
         if is_parallel(kernel):
             function.pack_parameters(len(function.parameters) - 2)
+        is_inlined = self._loops and kernel.work <= INLINED_WORK and function.size <= INLINED_SIZE
+        if is_inlined:
+            function.attributes = (*function.attributes, ALWAYS_INLINE)
         key = Structure(function)
         existing = self._kernels.get(key)
         if existing is not None:
             function.discard()
             return replace(kernel, name=existing.name)
         self._kernels[key] = kernel
-        if self._loops and kernel.work <= INLINED_WORK and function.size <= INLINED_SIZE:
-            function.attributes = (*function.attributes, ALWAYS_INLINE)
+        if is_inlined:
             self._inlined[name] = function
             return kernel
         self.module.functions[name] = function

@@ -1,7 +1,8 @@
 """while-loop-components: carry arrays that a loop builds from their components as these components.
 
 Time steppers of small systems of equations stack the derivatives of the components, and take the state apart
-again in the next step. Apart from each other the components are elementwise, and the loop fits in a kernel.
+again in the next step. Apart from each other the components are elementwise, and the loop fits in a kernel. A
+small state that is read as an array too, to be stored, is joined there; its components stay in registers.
 """
 
 from __future__ import annotations
@@ -103,15 +104,19 @@ class _Components:
         return bool(elementwise) and all(self.visit(o, dimension) for o in i.operands if o.shape.rank)
 
     def are_apart(self) -> bool:
-        """Return whether members are used by members, as next values, and in single components only."""
-        loop = self.loop
-        following = [(number, value) for number, value in enumerate(loop.following) if value in self.members]
-        return all(number in self.elements for number, _ in following) and all(
-            user in self.members or user is loop.body.root or self.component_of(user) is not None
+        """Return whether next values are elements, and members read as arrays by others are small."""
+        following = [n for n, value in enumerate(self.loop.following) if value in self.members]
+        return all(n in self.elements for n in following) and all(
+            member.shape.element_count <= _MOST_COMPONENTS or not self.readers(member)
             for member in self.members
-            if not isinstance(member.operation, Broadcast)
-            for user in member.users
         )
+
+    def readers(self, member: HloInstruction) -> list[HloInstruction]:
+        """Return the instructions other than members that read a member and not just a component of it."""
+        if isinstance(member.operation, Broadcast):
+            return []
+        others = (u for u in member.users if u not in self.members and u is not self.loop.body.root)
+        return [u for u in others if self.component_of(u) is None]
 
     def component_of(self, i: HloInstruction) -> tuple[int, int] | None:
         """Return the element and the component that an instruction slices; None for other instructions."""
@@ -137,6 +142,11 @@ class _Components:
             for (n, k), part in inside.items():
                 if n == number:
                     self._components[pick, k] = part
+        for member, dimension in self.members.items():
+            if readers := self.readers(member):
+                components = [self.component(member, k) for k in range(member.shape.dimensions[dimension])]
+                joined = Writer(member).op(Concatenate(dimensions=(dimension,)), *components)
+                member.replace_uses_in(readers, joined)
         root = loop.body.root
         for position, (number, k) in enumerate(parts, count):
             root.replace_operand(position, self.component(loop.following[number], k))
