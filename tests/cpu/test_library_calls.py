@@ -128,21 +128,90 @@ def elements(name: str, count: int, first: int = 0) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(
+    "sizes", [*SIZES, (4, 4, 4), (19, 9, 5), (9, 5, 9), (5, 1, 3), (5, 3, 1), (8, 53, 3)]
+)
 def test_qr(kind: str, sizes: tuple[int, int, int]) -> None:
     b, m, n = sizes
     k, a = min(m, n), matrix(kind, *sizes)
-    factor = "un" if kind[0] == "c" else "or"
-    first = call("a", f"<T>[{b},{m},{n}], <T>[{b},{k}]", "geqrf")
-    second = call("p, o1", f"<T>[{b},{m},{k}]", f"{factor}gqr")[1:].replace(")", "", 1)
-    text = (
-        f"  a = <T>[{b},{m},{n}] parameter(0)\n  c = {first}\n{elements('c', 2)}\n"
-        f"  p = <T>[{b},{m},{k}] slice(o0), slice={{[0:{b}], [0:{m}], [0:{k}]}}\n  q = {second}"
-    )
-    packed, q = run(kind, text, "o0, q", a)
+    packed, _ = reflectors(kind, a)
+    q = leading_columns(kind, a, k)
     r = np.triu(packed)[:, :k]
     agreement.within(product(q, r), a.astype(np.complex128), backward(a, a))
     agreement.within(product(adjoint(q), q), np.eye(k) + np.zeros((b, k, k)), backward(q, q, q)[:, :k])
+
+
+def reflectors(kind: str, a: Array) -> Any:
+    """Return R with the vectors of the reflectors below its diagonal, and their factors."""
+    b, m, n = a.shape
+    first = call("a", f"<T>[{b},{m},{n}], <T>[{b},{min(m, n)}]", "geqrf")
+    return run(kind, f"  a = <T>[{b},{m},{n}] parameter(0)\n  c = {first}\n{elements('c', 2)}", "o0, o1", a)
+
+
+def leading_columns(kind: str, a: Array, count: int) -> Array:
+    """Return the leading columns of Q, for at least as many columns as reflectors."""
+    packed, tau = reflectors(kind, a)
+    b, m, _ = a.shape
+    extended = np.zeros((b, m, count), a.dtype)
+    extended[:, :, : min(packed.shape[2], count)] = packed[:, :, :count]
+    routine = "ungqr" if kind[0] == "c" else "orgqr"
+    made = call("p, t", f"<T>[{b},{m},{count}]", routine)[1:].replace(")", "", 1)
+    text = (
+        f"  p = <T>[{b},{m},{count}] parameter(0)\n  t = <T>[{b},{tau.shape[1]}] parameter(1)\n  q = {made}"
+    )
+    return run(kind, text, "q", extended, tau)[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(2, 7, 3), (5, 7, 3), (9, 4, 4), (6, 6, 1)])
+@pytest.mark.parametrize("is_left", [True, False])
+@pytest.mark.parametrize("is_adjoint", [True, False])
+def test_products_with_q(kind: str, sizes: tuple[int, int, int], is_left: bool, is_adjoint: bool) -> None:
+    b, m, _ = sizes
+    a = matrix(kind, *sizes)
+    packed, tau = reflectors(kind, a)
+    q = leading_columns(kind, a, m)
+    others = 3
+    c = matrix(kind, b, m, others) if is_left else matrix(kind, b, others, m)
+    shape = f"<T>[{b},{c.shape[1]},{c.shape[2]}]"
+    routine = "unmqr" if kind[0] == "c" else "ormqr"
+    sides = f"left = {str(is_left).lower()}, transpose = {str(is_adjoint).lower()}"
+    made = call("p, t, c", shape, routine, sides)[1:].replace(")", "", 1)
+    text = (
+        f"  p = <T>[{b},{m},{packed.shape[2]}] parameter(0)\n  t = <T>[{b},{tau.shape[1]}] parameter(1)\n"
+        f"  c = {shape} parameter(2)\n  r = {made}"
+    ).replace("  r =", "  x =")
+    (found,) = run(kind, text, "x", packed, tau, c)
+    factor = adjoint(q) if is_adjoint else q
+    wanted = product(factor, c) if is_left else product(c, factor)
+    agreement.within(found, wanted, backward(c, c, np.ones((b, 1, 1), c.dtype)) + backward(q, q)[:1, :1, :1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_qr_of_unusual_matrices(kind: str) -> None:
+    """Columns that are zero below the diagonal have no reflector; squares neither overflow nor vanish."""
+    one, limits = matrix(kind, 3, 3), np.finfo(KINDS[kind])
+    large, small = float(limits.max) / 64, float(limits.tiny) * 64
+    special = [
+        np.zeros((3, 3)), np.eye(3), -np.eye(3), np.triu(one.real), np.diag([0.0, 0.0, 2.0]), one,
+        np.ones((3, 3)), one * large, one * small, np.eye(3)[::-1], one * [1, 0, 1], one * [large, small, 1],
+    ]  # fmt: skip
+    a = np.array(special).astype(KINDS[kind])
+    packed, tau = reflectors(kind, a)
+    q = leading_columns(kind, a, 3)
+    # Higham, theorem 19.4, for each column: 8 n^1.5 units of its norm, and numbers as small as denormal ones
+    bound = 72 * limits.eps * (np.abs(a.astype(np.complex128)).max(axis=1, keepdims=True) + small)
+    agreement.within(product(q, np.triu(packed)), a.astype(np.complex128), bound * np.ones(a.shape))
+    agreement.within(product(adjoint(q), q), np.eye(3) + np.zeros(a.shape), 72 * limits.eps)
+    assert not tau[:5].any() and tau[5:].any(axis=1).all()
+
+
+def test_qr_of_matrices_with_nan_has_nan() -> None:
+    a = np.stack([np.eye(3), *3 * [np.ones((3, 3))], np.full((3, 3), np.inf)]).astype(np.float32)
+    a[[1, 2, 3], [0, 1, 2], [0, 0, 1]] = np.nan
+    packed, tau = reflectors("f32", a)
+    assert np.isfinite(packed[0]).all() and not tau[0].any()
+    assert np.isnan(packed[1:]).any(axis=(1, 2)).all() and np.isnan(tau[1:]).any(axis=1).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,13 +8,18 @@ from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I64, Type, Value
 from hloom.codegen.llvm.memory import scatter as scatter_lanes
 from hloom.codegen.types import Element, register_type, storage_type
-from hloom.ir.affine import Indices, linearize
+from hloom.ir.affine import Index, Indices, linearize
 from hloom.shape.element_type import ElementType
 
 
 def parts(element: Element) -> tuple[Value, ...]:
     """Return the registers of an element."""
     return element if isinstance(element, tuple) else (element,)
+
+
+def element(registers: Sequence[Value]) -> Element:
+    """Return one or two registers as an element."""
+    return (registers[0], registers[1]) if len(registers) == 2 else registers[0]
 
 
 def conjugate(element: Element) -> Element:
@@ -117,3 +122,16 @@ class Scratch:
         f = self.e.function
         for k, part in enumerate(parts(element)):
             f.store(self.e.wide(part), self._place(indices, k), align=self.type.size)
+
+
+def copy_matrix(scratch: Scratch, view: View, matrix: Index, *, stores: bool) -> None:
+    """Load the matrices of all lanes of a batch, or store them."""
+    f, e = scratch.e.function, scratch.e
+    height, width = scratch.sizes
+    with f.loop(0, height) as rows, f.loop(0, width) as columns, e.scope():
+        i, j = rows.index, columns.index
+        indices = (matrix, e.opaque(i, height), e.opaque(j, width))
+        if stores:
+            scatter(e, view, indices, scratch.get(i, j))
+        else:
+            scratch.set(e.load(view, indices), i, j)

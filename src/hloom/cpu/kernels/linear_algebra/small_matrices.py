@@ -8,7 +8,6 @@ lanes whose pivot is not positive keep their elements from there on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Final
 
 from hloom.codegen.accumulators import unflatten
@@ -17,6 +16,8 @@ from hloom.codegen.lane_algebra import (
     Scratch,
     by_real,
     conjugate,
+    copy_matrix,
+    element,
     minus_product,
     number,
     parts,
@@ -27,6 +28,7 @@ from hloom.codegen.lane_algebra import (
 from hloom.codegen.llvm import I1, I32, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, lanes_text, loop_nest
 from hloom.codegen.types import Element, storage_bytes
+from hloom.cpu.kernels.linear_algebra.small_reflectors import SmallReflectors
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
@@ -36,37 +38,42 @@ from hloom.shape.element_type import ElementType
 
 SMALL: Final = 16
 """Rows and columns up to which matrices are factored in lanes."""
+SMALL_COUNT: Final = 512
+"""Elements up to which matrices are factored by reflectors in lanes: those of all lanes take 32 or 64 KiB."""
 ENOUGH: Final = 4
 """Number of matrices from which lanes pay."""
 
 
 def factors_in_lanes(call: LapackCall) -> bool:
-    """Return whether a call factors enough small matrices."""
-    extents = call.rooms[0].dimensions
-    is_small = min(extents, default=0) > 0 and max(extents) <= SMALL
-    return call.routine[1:] in ("getrf", "potrf") and is_small and call.batch >= ENOUGH
+    """Return whether a call factors enough small matrices, or multiplies by their factors."""
+    rooms = [room for room in call.rooms if room.operand is not None or room.result is not None]
+    extents = [extent for room in rooms for extent in room.dimensions]
+    if call.routine[1:] in _REFLECTORS:
+        is_small = sum(room.count for room in rooms if room.operand is not None) <= SMALL_COUNT
+    else:
+        is_small = call.routine[1:] in _FACTORS and max(extents) <= SMALL
+    return is_small and min(extents) > 0 and call.batch >= ENOUGH
 
 
 def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
     """Emit the factors of a batch."""
     kind = i.operands[0].shape.element_type
-    kernel = program.shared(lambda name: _kernel(program.module, name, kind, call))
-    results = [target.pointer for target in program.targets(i)]
-    program.call(i, kernel, [program.pointer(i.operands[0]), *results])
+    pointers = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
+    kernel = program.shared(lambda name: _kernel(program.module, name, kind, call, len(pointers)))
+    program.call(i, kernel, pointers)
 
 
-def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall) -> LoopKernel:
-    """Emit the kernel (a, results..., begin, end) over matrices."""
-    rows, columns = call.rooms[0].dimensions
-    is_lu = call.routine[1:] == "getrf"
-    f = module.function(name, [PTR] * (4 if is_lu else 3) + [I64, I64])
+def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, count: int) -> LoopKernel:
+    """Emit the kernel (operands..., results..., begin, end) over matrices."""
+    f = module.function(name, [PTR] * count + [I64, I64])
     lanes = max(8, 64 // storage_bytes(kind))
     variable = Variable(call.batch, "b")
     e = Elements(f, lanes, {})
-    factors = (_Lu if is_lu else _Cholesky)(e, kind, call, Index.of(variable))
+    factors = _FACTORS.get(call.routine[1:], SmallReflectors)(e, kind, call, Index.of(variable))
     loop_nest(e, [variable], factors.run, *f.parameters[-2:])
     f.finish()
-    work = call.batch * rows * columns * min(rows, columns)
+    elements = max(room.count for room in call.rooms if room.is_matrix)
+    work = call.batch * elements * min(call.rooms[0].dimensions)
     return LoopKernel(name, call.batch, lanes, work, lanes_text(lanes))
 
 
@@ -94,21 +101,11 @@ class _Factors(ABC):
 
     def run(self) -> None:
         """Load, factor and store; the info is the number of the first step that failed."""
-        self.copy(stores=False)
+        copy_matrix(self.a, self.source, self.matrix, stores=False)
         self.failed_at.set(self.f.constant(I32.vector(self.e.lanes), 0))
         self.factor()
-        self.copy(stores=True)
+        copy_matrix(self.a, self.factors, self.matrix, stores=True)
         scatter(self.e, self.info, (self.matrix,), self.failed_at.get())
-
-    def copy(self, *, stores: bool) -> None:
-        """Load the matrices, or store them."""
-        with self.f.loop(0, self.rows) as rows, self.f.loop(0, self.columns) as columns, self.e.scope():
-            i, j = rows.index, columns.index
-            indices = (self.matrix, self.e.opaque(i, self.rows), self.e.opaque(j, self.columns))
-            if stores:
-                scatter(self.e, self.factors, indices, self.a.get(i, j))
-            else:
-                self.a.set(self.e.load(self.source, indices), i, j)
 
     def note(self, has_failed: Value, k: Value) -> None:
         """Note step k where it is the first one that failed."""
@@ -119,10 +116,6 @@ class _Factors(ABC):
     def number(self, i: Value) -> Value:
         """Return a row number in every lane."""
         return i.cast("trunc", I32).splat(self.e.lanes)
-
-    def element(self, registers: Sequence[Value]) -> Element:
-        """Return registers as an element."""
-        return (registers[0], registers[1]) if self.kind.is_complex else registers[0]
 
 
 class _Lu(_Factors):
@@ -163,9 +156,9 @@ class _Lu(_Factors):
                 here = row.compare("eq", self.number(loop.index))
                 current = parts(self.a.get(loop.index, j))
                 below = [here.select(o, c) for o, c in zip(old, current, strict=True)]
-                self.a.set(self.element(below), loop.index, j)
+                self.a.set(element(below), loop.index, j)
                 loop.next(*(here.select(c, v) for c, v in zip(current, loop.values, strict=True)))
-            self.a.set(self.element(loop.values), k, j)
+            self.a.set(element(loop.values), k, j)
 
     def divisor(self, k: Value) -> Element:
         """Return the pivot, or 1 in place of 0, which is noted."""
@@ -175,7 +168,7 @@ class _Lu(_Factors):
             is_zero = is_zero & part.compare("oeq", 0.0)
         self.note(is_zero, k)
         ones = parts(number(self.e, self.kind, 1))
-        return self.element([is_zero.select(one, part) for one, part in zip(ones, pivot, strict=True)])
+        return element([is_zero.select(one, part) for one, part in zip(ones, pivot, strict=True)])
 
     def eliminate(self, k: Value, divisor: Element) -> None:
         """Divide column k below the pivot, and subtract its product with row k."""
@@ -206,9 +199,7 @@ class _Cholesky(_Factors):
     def set(self, changes: Value, value: Element, i: Value, j: Value) -> None:
         """Change the element in some lanes."""
         current = parts(self.get(i, j))
-        chosen = self.element(
-            [changes.select(new, old) for new, old in zip(parts(value), current, strict=True)]
-        )
+        chosen = element([changes.select(new, old) for new, old in zip(parts(value), current, strict=True)])
         if self.is_lower:
             self.a.set(chosen, i, j)
         else:
@@ -234,7 +225,11 @@ class _Cholesky(_Factors):
         """Return a[i, j] less the sum of l[i, k] conj(l[j, k]) for k < j."""
         start = self.get(i, j)
         with self.f.loop(0, j, 1, list(parts(start))) as loop, self.e.scope():
-            total = self.element(loop.values)
+            total = element(loop.values)
             left, right = self.get(i, loop.index), conjugate(self.get(j, loop.index))
             loop.next(*parts(minus_product(self.e, total, left, right)))
         return unflatten(loop.values, [start])[0]
+
+
+_FACTORS: Final[dict[str, type[_Factors]]] = {"getrf": _Lu, "potrf": _Cholesky}
+_REFLECTORS: Final = ("geqrf", "orgqr", "ungqr", "ormqr", "unmqr")
