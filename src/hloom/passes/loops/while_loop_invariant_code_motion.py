@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from hloom.analysis.loops import TupleLoop, element_number
 from hloom.analysis.purity import is_free, is_pure
@@ -10,6 +11,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
+from hloom.operations.movement import Slice
 from hloom.operations.structure import Constant
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
@@ -18,11 +20,16 @@ from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.shape.shape import Shape
 
+_LEAST_COLUMN: Final = 16
+"""Elements of a column that is worth an array of its own: a vector of f32."""
+
 
 class WhileLoopInvariantCodeMotion(
     Pass, name="while-loop-invariant-code-motion", of=While, needs={FLAT}, settles=True
 ):
     """``while (...) { y = f(x); ... }`` with a loop-invariant x → ``y = f(x); while (...) { ... }``.
+
+    What costs nothing stays, but for columns of arrays: their elements are not adjacent.
 
     Attributes:
         growth: hoist a value if its size is at most this multiple of the size of its sources in the state.
@@ -42,7 +49,7 @@ class WhileLoopInvariantCodeMotion(
     def move(self, loop: TupleLoop) -> bool:
         """Hoist out of one loop; return whether anything changed."""
         invariant = invariants(loop)
-        movable = [i for i in frontier(loop.body, invariant) if self.pays(i, loop)]
+        movable = [i for i in frontier(loop.body, invariant, _is_free_in_loops) if self.pays(i, loop)]
         if not movable:
             return False
         copies: dict[HloInstruction, HloInstruction] = {}
@@ -80,8 +87,12 @@ def invariants(loop: TupleLoop) -> set[HloInstruction]:
     return invariant
 
 
-def frontier(computation: HloComputation, invariant: set[HloInstruction]) -> list[HloInstruction]:
-    """Return the last non-free of the invariant instructions of a computation; free ones stay in it."""
+def frontier(
+    computation: HloComputation,
+    invariant: set[HloInstruction],
+    stays: Callable[[HloInstruction], bool] = is_free,
+) -> list[HloInstruction]:
+    """Return the last of the invariant instructions of a computation that do not stay in it."""
     border: dict[HloInstruction, None] = {}
     waiting = [i for i in invariant if i.users and any(user not in invariant for user in i.users)]
     seen: set[HloInstruction] = set()
@@ -90,11 +101,23 @@ def frontier(computation: HloComputation, invariant: set[HloInstruction]) -> lis
         if i in seen:
             continue
         seen.add(i)
-        if is_free(i):
+        if stays(i):
             waiting.extend(o for o in i.operands if o in invariant)
         else:
             border[i] = None
     return [i for i in computation.post_order() if i in border]
+
+
+def _is_free_in_loops(i: HloInstruction) -> bool:
+    """Return whether it costs nothing to compute an instruction in every iteration."""
+    return is_free(i) and not _is_column(i)
+
+
+def _is_column(i: HloInstruction) -> bool:
+    """Return whether an instruction slices a column of at least a vector: its elements are not adjacent."""
+    if not isinstance(i.operation, Slice) or i.shape.element_count < _LEAST_COLUMN:
+        return False
+    return i.shape.dimensions[-1] == 1 < i.operands[0].shape.dimensions[-1]
 
 
 def _sources(i: HloInstruction, loop: TupleLoop) -> Iterator[HloInstruction]:
