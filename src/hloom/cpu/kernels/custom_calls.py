@@ -10,7 +10,7 @@ from hloom.buffers.buffers import leaves
 from hloom.codegen.llvm import I32, I64, PTR, Value
 from hloom.codegen.target import Target
 from hloom.cpu.kernels.linear_algebra.library_calls import emit_library_call, workspace_bytes
-from hloom.cpu.kernels.linear_algebra.small_matrices import emit_small_matrices, factors_in_lanes
+from hloom.cpu.kernels.linear_algebra.small_matrices import emit_small_matrices, factors_small_matrices
 from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.host import emit_host_call
 from hloom.errors import HloError, ParseError
@@ -39,7 +39,7 @@ def _library_call(i: HloInstruction) -> LapackCall | None:
 
 def _workspace(i: HloInstruction, target: Target) -> int:
     call = _library_call(i)
-    return 0 if call is None or factors_in_lanes(call) else workspace_bytes(call)
+    return 0 if call is None or factors_small_matrices(call) else workspace_bytes(call)
 
 
 @KERNELS.register("custom-call", workspace=_workspace)
@@ -47,7 +47,7 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a custom call."""
     i = plan.instruction
     call = _library_call(i)
-    if call is not None and factors_in_lanes(call):
+    if call is not None and factors_small_matrices(call):
         emit_small_matrices(program, i, call)
     elif call is not None:
         emit_library_call(program, i, call)

@@ -1,4 +1,4 @@
-"""Factors of many small matrices in lanes: LAPACK's getrf and potrf without their calls.
+"""Factors of small matrices: LAPACK's getrf and potrf without their calls, many matrices in lanes.
 
 LU goes column by column: each lane chooses its pivot, exchanges its rows by selections, and subtracts the
 product of the column and the row of the pivot. Cholesky computes each element of the factor by its formula;
@@ -42,17 +42,21 @@ SMALL_COUNT: Final = 512
 """Elements up to which matrices are factored by reflectors in lanes: those of all lanes take 32 or 64 KiB."""
 ENOUGH: Final = 4
 """Number of matrices from which lanes pay."""
+SMALL_ALONE: Final = 6
+"""Rows and columns up to which fewer matrices are factored one after the other, without LAPACK's calls."""
 
 
-def factors_in_lanes(call: LapackCall) -> bool:
-    """Return whether a call factors enough small matrices, or multiplies by their factors."""
+def factors_small_matrices(call: LapackCall) -> bool:
+    """Return whether a call factors small matrices, or multiplies by their factors."""
     rooms = [room for room in call.rooms if room.operand is not None or room.result is not None]
     extents = [extent for room in rooms for extent in room.dimensions]
-    if call.routine[1:] in _REFLECTORS:
-        is_small = sum(room.count for room in rooms if room.operand is not None) <= SMALL_COUNT
-    else:
-        is_small = call.routine[1:] in _FACTORS and max(extents) <= SMALL
-    return is_small and min(extents) > 0 and call.batch >= ENOUGH
+    if min(extents, default=0) == 0:
+        return False
+    is_batch = call.batch >= ENOUGH
+    if call.routine[1:] in _REFLECTORS and is_batch:
+        return sum(room.count for room in rooms if room.operand is not None) <= SMALL_COUNT
+    is_known = call.routine[1:] in (*_FACTORS, *_REFLECTORS) and call.batch > 0
+    return is_known and max(extents) <= (SMALL if is_batch else SMALL_ALONE)
 
 
 def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
@@ -66,7 +70,7 @@ def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: Lapack
 def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, count: int) -> LoopKernel:
     """Emit the kernel (operands..., results..., begin, end) over matrices."""
     f = module.function(name, [PTR] * count + [I64, I64])
-    lanes = max(8, 64 // storage_bytes(kind))
+    lanes = max(8, 64 // storage_bytes(kind)) if call.batch >= ENOUGH else 0
     variable = Variable(call.batch, "b")
     e = Elements(f, lanes, {})
     factors = _FACTORS.get(call.routine[1:], SmallReflectors)(e, kind, call, Index.of(variable))

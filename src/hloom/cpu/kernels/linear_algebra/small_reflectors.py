@@ -1,4 +1,4 @@
-"""QR factors of many small matrices in lanes: LAPACK's geqrf, orgqr and ormqr without their calls.
+"""QR factors of small matrices: LAPACK's geqrf, orgqr and ormqr without their calls, many matrices in lanes.
 
 A reflector is H = 1 - tau v v^H, where v is zero above row k, 1 in it, and stored below the diagonal in
 column k. Q is the product of the reflectors in the order of their columns.
