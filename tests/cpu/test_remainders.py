@@ -48,6 +48,23 @@ ENTRY main {{
     agree(text, *arguments(np.random.default_rng(length), text), rounded=True)
 
 
+@pytest.mark.parametrize("length", [3, 5, 6, 9, 10, 12])
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "u8", "pred"])
+def test_tiny_arrays_are_two_vectors(kind: str, length: int) -> None:
+    text = f"""HloModule tiny
+ENTRY main {{
+  x = {kind}[4,{length}] parameter(0)
+  v = {kind}[{length}] parameter(1)
+  columns = {kind}[4,{length}] broadcast(v), dimensions={{1}}
+  turned = {kind}[4,{length}] reverse(x), dimensions={{1}}
+  sum = {kind}[4,{length}] add(turned, columns)
+  square = {kind}[{length}] multiply(v, v)
+  ROOT r = tuple(sum, square)
+}}"""
+    assert "masked" not in hloom.compile(parse(text)).to_llvm()
+    agree(text, *arguments(np.random.default_rng(length), text), rounded=True)
+
+
 @pytest.mark.parametrize("kind", ["u8", "bf16"])
 def test_bytes_are_read_a_vector_at_a_time(kind: str) -> None:
     # without AVX-512 a masked vector of bytes is a branch for each of them

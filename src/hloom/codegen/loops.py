@@ -38,7 +38,7 @@ from hloom.plan.iteration import (
     steady_relocations,
 )
 from hloom.plan.kernel import KernelParts
-from hloom.plan.pieces import Piece, loop_pieces
+from hloom.plan.pieces import TINY, Piece, loop_pieces
 from hloom.plan.space import Space
 from hloom.records import dataclass
 from hloom.shape.shape import Shape
@@ -253,9 +253,10 @@ def emit_loop_kernel(
                         emit_steady(elements, accesses_of(inputs, roots, piece.space.indices), piece.space)
                     body = partial(_store_roots, elements, roots, targets, piece.space.indices)
                     lane = piece.space.variables[-1:]
-                    loop_nest(elements, lane, body, low, high, is_aligned=whole, repeats=again)
+                    loop_nest(elements, lane, body, low, high, is_aligned=is_aligned, repeats=again)
 
     whole = len(pieces) == 1
+    is_aligned = whole or space.variables[-1].trips < TINY
     is_large = moves_much([i.shape for i in inputs], shapes, is_last=is_last)
     streams = is_large and len(space.variables) == 1 and stores_lines(module.target, shapes, lanes)
     if whole and streams:

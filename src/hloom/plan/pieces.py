@@ -3,6 +3,8 @@
 A rotated, padded or concatenated array needs tests of the index, or elements from two places, only in the
 few iterations near the ends. The loop over a piece knows the range of its variable, so that tests are decided
 while code is emitted: the interior has loads of whole vectors.
+
+A loop of three iterations is one of two and one of one: without masks, small arrays can stay in registers.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from hloom.records import dataclass
 MOST_PIECES: Final = 5
 """Maximum number of pieces of a loop. Each has code of its own."""
 SHORTEST: Final = 64
-"""Minimum number of iterations of a loop in pieces."""
+"""Minimum number of iterations of a loop in an interior and rims."""
+TINY: Final = 16
+"""Number of iterations below which a loop is divided into two powers of two, if it is their sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +47,29 @@ def loop_pieces(
     members: Sequence[HloInstruction],
     space: Space,
 ) -> list[Piece]:
-    """Return the pieces of the innermost loop, between which bounds checks change; of many, the longest."""
-    *outer, inner = space.variables or (Variable(1),)
+    """Return the pieces of the innermost loop, between which bounds checks change; of many, the longest.
+
+    The pieces of a tiny loop are powers of two.
+    """
+    inner = space.variables[-1] if space.variables else Variable(1)
+    if inner.trips != inner.extent or any(map(is_nested, members)):
+        return [Piece(space, 0)]
+    if inner.trips < TINY and inner.trips.bit_count() == 2:
+        return _divided(space, [0, 1 << (inner.trips.bit_length() - 1)])
     moves = any(m.operation.family is Family.MOVEMENT and not is_free(m) for m in members)
-    if not moves or inner.trips != inner.extent or inner.trips < SHORTEST or any(map(is_nested, members)):
+    if not moves or inner.trips < SHORTEST:
         return [Piece(space, 0)]
     starts = _starts(inner, accesses_of(inputs, roots, space.indices).bounds)
     if len(starts) == 1:
         return [Piece(space, 0)]
     if len(starts) > MOST_PIECES:
         starts = _longest(starts, inner.extent)
+    return _divided(space, starts)
+
+
+def _divided(space: Space, starts: Sequence[int]) -> list[Piece]:
+    """Return the pieces of the innermost loop that begin at some iterations."""
+    *outer, inner = space.variables
     pieces: list[Piece] = []
     for low, high in zip(starts, [*starts[1:], inner.extent], strict=True):
         variable = Variable(high - low)
