@@ -19,7 +19,7 @@ from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Pad, Reverse, Slice, Transpose
 from hloom.operations.structure import Iota
 from hloom.passes.loops.counted_loop import CountedLoop
-from hloom.passes.loops.element_writer import ElementWriter, Request, UnsupportedError, Writing
+from hloom.passes.loops.element_writer import ElementRequest, ElementWriter, UnsupportedError, Writing
 from hloom.passes.loops.loop_nests import Board, Extremum, LoopNest
 from hloom.passes.writing import Inserter, Writer
 from hloom.shape.element_type import S32
@@ -57,7 +57,7 @@ class Antidiagonals(ElementWriter):
 
     def cell(self, cell: HloInstruction) -> HloInstruction:
         """Write an array of one element of the inner loop's body."""
-        return self.write(Request(cell, (Index(0),) * cell.shape.rank))
+        return self.write(ElementRequest(cell, (Index(0),) * cell.shape.rank))
 
     def last(self, lanes: HloInstruction) -> HloInstruction:
         """Return the element of the last lane."""
@@ -88,7 +88,7 @@ class Antidiagonals(ElementWriter):
             shape = self.nest.outer.initial(board.number).shape
             loops = (self.row, self.column)[2 - shape.rank :]
             for start, loop, size in zip(board.position, loops, shape.dimensions, strict=True):
-                index = self.position(self.write(Request(start)), start.shape.element_type, size)
+                index = self.position(self.write(ElementRequest(start)), start.shape.element_type, size)
                 if [(v, abs(factor)) for v, factor in index.terms] != [(_variable(loop), 1)]:
                     raise UnsupportedError(start.name)
                 self._positions.setdefault(board, []).append(index)
@@ -114,7 +114,7 @@ class Antidiagonals(ElementWriter):
 
     # -- what the loops say of elements
 
-    def leaf(self, request: Request) -> Writing | None:
+    def leaf(self, request: ElementRequest) -> Writing | None:
         (i, indices, _), nest = request, self.nest
         number = element_number(i, nest.inner.state)
         if number is not None:
@@ -129,36 +129,36 @@ class Antidiagonals(ElementWriter):
             return steps_of(self.table(i, indices))
         return None
 
-    def _of_inner_state(self, request: Request, number: int) -> Writing:
+    def _of_inner_state(self, request: ElementRequest, number: int) -> Writing:
         inner, columns, (i, indices, back) = self.nest.inner, self.nest.columns, request
         if number == columns.element:
             return self.number(self.column * columns.step + columns.initial, i.shape.element_type)
         if inner.is_invariant(number):
-            return (yield Request(inner.initial(number), indices, back))
+            return (yield ElementRequest(inner.initial(number), indices, back))
         if number in self.nest.boards:
             return self._of_board(self.nest.boards[number], indices)
         if i.shape.rank:
             raise UnsupportedError(i.name)
-        first = yield Request(inner.initial(number))
+        first = yield ElementRequest(inner.initial(number))
         return self.choose(self._is(self.column, 0), first, self.history(inner.following[number], 1))
 
-    def _of_outer_state(self, request: Request, number: int) -> Writing:
+    def _of_outer_state(self, request: ElementRequest, number: int) -> Writing:
         """Return an element of an array that the outer loop carries: at first, or of the previous row."""
         outer, rows, (i, indices, back) = self.nest.outer, self.nest.rows, request
         row = self.row - back
         if number == rows.element:
             return self.number(row * rows.step + rows.initial, i.shape.element_type)
         if outer.is_invariant(number):
-            return (yield Request(outer.initial(number), indices, back))
+            return (yield ElementRequest(outer.initial(number), indices, back))
         if all(index.is_constant for index in indices):
             return self.table(self._edge(number, tuple(index.constant for index in indices)), (row,))
         if back == _OLDEST:
             raise UnsupportedError(i.name)
         first = self.table(outer.initial(number), indices)
-        above = yield Request(outer.following[number], indices, back + 1)
+        above = yield ElementRequest(outer.following[number], indices, back + 1)
         return self.choose(self._is(self.row, back), first, above)
 
-    def _above(self, request: Request, number: int) -> HloInstruction:
+    def _above(self, request: ElementRequest, number: int) -> HloInstruction:
         """Return an element of the inner loop's row of cells, of a previous row."""
         i, indices, back = request
         row = self.nest.rows_of_cells.get(number)
@@ -354,19 +354,19 @@ class _Edge(ElementWriter):
         self.values[row] = loop.counter
         self._carried: dict[Position, HloInstruction] = {}
 
-    def leaf(self, request: Request) -> Writing | None:
+    def leaf(self, request: ElementRequest) -> Writing | None:
         i, indices, _ = request
         number = element_number(i, self.nest.outer.state)
         if number is not None:
             return self._of_state(request, number)
         return steps_of(self.table(i, indices)) if i.parent is self.loop.outside.computation else None
 
-    def _of_state(self, request: Request, number: int) -> Writing:
+    def _of_state(self, request: ElementRequest, number: int) -> Writing:
         outer, rows, (i, indices, _) = self.nest.outer, self.nest.rows, request
         if number == rows.element:
             return self.number(self.row * rows.step + rows.initial, i.shape.element_type)
         if outer.is_invariant(number):
-            return (yield Request(outer.initial(number), indices))
+            return (yield ElementRequest(outer.initial(number), indices))
         if not all(index.is_constant for index in indices):
             raise UnsupportedError(i.name)
         return self.carried((number, tuple(index.constant for index in indices)))
@@ -385,7 +385,7 @@ class _Edge(ElementWriter):
         written: set[Position] = set()
         while pending := [key for key in self._carried if key not in written]:
             for number, position in pending:
-                following = Request(self.nest.outer.following[number], tuple(map(Index, position)))
+                following = ElementRequest(self.nest.outer.following[number], tuple(map(Index, position)))
                 self.loop.follow(self._carried[number, position], self.write(following))
                 written.add((number, position))
 

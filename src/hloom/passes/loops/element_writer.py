@@ -27,7 +27,7 @@ class UnsupportedError(Exception):
     """An element that a writer cannot write, so that the rewrite is given up."""
 
 
-class Request(NamedTuple):
+class ElementRequest(NamedTuple):
     """The element of an instruction at an index.
 
     Attributes:
@@ -39,7 +39,7 @@ class Request(NamedTuple):
     back: int = 0
 
 
-Writing: TypeAlias = Generator[Read[HloInstruction] | Request, HloInstruction, HloInstruction]
+Writing: TypeAlias = Generator[Read[HloInstruction] | ElementRequest, HloInstruction, HloInstruction]
 """A generator that yields the elements that it needs, and returns its own."""
 
 
@@ -60,12 +60,12 @@ class ElementWriter(Indexing[HloInstruction, HloInstruction]):
         self.w = loop.body
         self.dimensions = dimensions
         self.values: dict[Variable, HloInstruction] = {}
-        self._elements: dict[Request, HloInstruction] = {}
+        self._elements: dict[ElementRequest, HloInstruction] = {}
         self._indices: dict[HloInstruction, Index] = {}
         """The elements that are indices."""
         self._numbers: dict[Index, HloInstruction] = {}
 
-    def write(self, request: Request) -> HloInstruction:
+    def write(self, request: ElementRequest) -> HloInstruction:
         """Write an element, and all that it depends on.
 
         Raises UnsupportedError.
@@ -81,13 +81,13 @@ class ElementWriter(Indexing[HloInstruction, HloInstruction]):
                 pending.pop()
                 continue
             if isinstance(wanted, Read):
-                wanted = Request(wanted.instruction, wanted.indices, current.back)
+                wanted = ElementRequest(wanted.instruction, wanted.indices, current.back)
             value = self._elements.get(wanted)
             if value is None:
                 pending.append((wanted, self._writing(wanted)))
         return self._elements[request]
 
-    def _writing(self, request: Request) -> Writing:
+    def _writing(self, request: ElementRequest) -> Writing:
         leaf = self.leaf(request)
         if leaf is not None:
             return (yield from leaf)
@@ -103,7 +103,7 @@ class ElementWriter(Indexing[HloInstruction, HloInstruction]):
         return (yield from steps) if isinstance(steps, Generator) else steps
 
     @abstractmethod
-    def leaf(self, request: Request) -> Writing | None:
+    def leaf(self, request: ElementRequest) -> Writing | None:
         """Return the steps of an element by which the loops say more than its operation; else None."""
 
     @abstractmethod

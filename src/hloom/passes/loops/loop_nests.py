@@ -21,7 +21,7 @@ _IDEMPOTENT: Final = (And, Maximum, Minimum, Or)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CellRow:
     """A new array of the cells of one row.
 
     Attributes:
@@ -91,10 +91,12 @@ class LoopNest:
         return cls(outer, loops[0], rows, columns)
 
     @cached_property
-    def rows_of_cells(self) -> dict[int, Row]:
+    def rows_of_cells(self) -> dict[int, CellRow]:
         """The elements of the inner loop that are new rows, by number."""
         written = {n: self._stacks.row_written(n) for n in self.inner.carried}
-        return {n: Row(w[0], w[1].step) for n, w in written.items() if w is not None and not w[0].shape.rank}
+        return {
+            n: CellRow(w[0], w[1].step) for n, w in written.items() if w is not None and not w[0].shape.rank
+        }
 
     @cached_property
     def boards(self) -> dict[int, Board]:
