@@ -71,8 +71,8 @@ UNRULY: Final = {
     "instructions go, move or are grouped, values stay": (
         "cse computation-deduplicator dce flatten-call-graph call-inliner sharding-remover unscheduler "
         "hlo-memory-scheduler array-subviews fusion fusion-limiter scatter-fusion attention-fusion "
-        "attention-gradient product-views while-loop-trip-count-annotator synchronous-operations "
-        "all-reduce-combiner"
+        "attention-gradient product-views stencil-updates while-loop-trip-count-annotator "
+        "synchronous-operations all-reduce-combiner"
     ),
     "values are computed by the evaluator": "constant_folding",
     "loops and branches": (

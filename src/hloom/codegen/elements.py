@@ -84,6 +84,10 @@ class View:
             total *= size
         return total
 
+    def begins_with(self, lanes: int) -> bool:
+        """Return whether memory holds as many elements from the first one on."""
+        return self.strides is None and lanes <= self.count < UNKNOWN_EXTENT
+
 
 class Elements(EmittedIndexing):
     """Emits elements into a function.
@@ -295,6 +299,9 @@ class Elements(EmittedIndexing):
             wide = stored.vector(self.lanes)
             if self.mask is None:
                 value = self.function.load(wide, pointer)
+            elif not self.mask.type.lanes and view.begins_with(self.lanes):
+                # a masked load of lanes that are all off is slow where there is no memory
+                value = self.function.load(wide, self.mask.select(pointer, view.pointer))
             else:
                 value = masked_load(wide, pointer, self.lane_mask())
         elif vector is None and (coefficient == -1 or (abs(coefficient) <= NEAR and self.mask is None)):

@@ -38,7 +38,7 @@ from hloom.plan.iteration import (
     steady_relocations,
 )
 from hloom.plan.kernel import KernelParts
-from hloom.plan.pieces import TINY, Piece, loop_pieces
+from hloom.plan.pieces import TINY, Interior, Piece, interior, loop_pieces
 from hloom.plan.space import Space
 from hloom.records import dataclass
 from hloom.shape.shape import Shape
@@ -235,28 +235,24 @@ def emit_loop_kernel(
     count = math.prod(shapes[0].dimensions)
     function, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *shapes])
     lanes = _kernel_lanes(module, parts, space, count)
-    pieces = loop_pieces(inputs, roots, members, space)
     views, results = dict(zip(inputs, arrays, strict=False)), arrays[len(inputs) :]
-    emitters = [Elements(function, _lanes_within(lanes, piece.space), views) for piece in pieces]
-    for elements in emitters:
-        for scalar in inputs:
-            if scalar.shape.rank == 0:
-                elements.element(scalar, ())
+    inner = interior(inputs, roots, space) if count >= LONG else None
+    spaces = [space] if inner is None else [space, inner.space]
+    variants = [_Pieces(function, parts, views, each, lanes) for each in spaces]
 
     def nest(targets: Sequence[View]) -> None:
         again = repeats and not any(target.streams for target in targets)
         with outer_loops(function, space.variables[:-1], begin, end):
-            for piece, elements in zip(pieces, emitters, strict=True):
-                low, high = _range(piece, space, begin, end)
-                with elements.scope():
-                    if len(space.variables) > 1:
-                        emit_steady(elements, accesses_of(inputs, roots, piece.space.indices), piece.space)
-                    body = partial(_store_roots, elements, roots, targets, piece.space.indices)
-                    lane = piece.space.variables[-1:]
-                    loop_nest(elements, lane, body, low, high, is_aligned=is_aligned, repeats=again)
+            if inner is None:
+                variants[0].emit(targets, begin, end, repeats=again)
+                return
+            with choose(function, _enter(inner)) as choice:
+                variants[1].emit(targets, begin, end, repeats=again)
+                choice.otherwise()
+                variants[0].emit(targets, begin, end, repeats=again)
 
+    pieces = variants[0].pieces
     whole = len(pieces) == 1
-    is_aligned = whole or space.variables[-1].trips < TINY
     is_large = moves_much([i.shape for i in inputs], shapes, is_last=is_last)
     streams = is_large and len(space.variables) == 1 and stores_lines(module.target, shapes, lanes)
     if whole and streams:
@@ -264,10 +260,63 @@ def emit_loop_kernel(
     else:
         nest(results)
     function.finish()
-    form = form_of(lanes, *emitters) + (", stored past the caches" if whole and streams else "")
+    form = form_of(lanes, *variants[0].emitters) + (", stored past the caches" if whole and streams else "")
     form += "" if whole else f", {plural(len(pieces), 'piece')}"
+    form += "" if inner is None else ", interior apart"
     kernel = nest_kernel(name, space.variables, lanes, work_of(members, count), form)
     return replace(kernel, moved_bytes=moved_bytes([i.shape for i in inputs], shapes))
+
+
+class _Pieces:
+    """Emits the pieces of the innermost loop of a space.
+
+    Attributes:
+        pieces, emitters: the pieces, and what emits the elements of each.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        parts: KernelParts,
+        views: dict[HloInstruction, View],
+        space: Space,
+        lanes: int,
+    ) -> None:
+        self._parts, self._space = parts, space
+        self.pieces = loop_pieces(parts.inputs, parts.roots, parts.members, space)
+        self.emitters = [
+            Elements(function, _lanes_within(lanes, piece.space), views) for piece in self.pieces
+        ]
+        for elements in self.emitters:
+            for scalar in parts.inputs:
+                if scalar.shape.rank == 0:
+                    elements.element(scalar, ())
+
+    def emit(self, targets: Sequence[View], begin: Value, end: Value, *, repeats: bool) -> None:
+        """Emit the loops inside of the outer ones; ``begin`` and ``end`` bound an only loop."""
+        inputs, roots = self._parts.inputs, self._parts.roots
+        is_aligned = len(self.pieces) == 1 or self._space.variables[-1].trips < TINY
+        for piece, elements in zip(self.pieces, self.emitters, strict=True):
+            low, high = _range(piece, self._space, begin, end)
+            with elements.scope():
+                if len(self._space.variables) > 1:
+                    emit_steady(elements, accesses_of(inputs, roots, piece.space.indices), piece.space)
+                body = partial(_store_roots, elements, roots, targets, piece.space.indices)
+                lane = piece.space.variables[-1:]
+                loop_nest(elements, lane, body, low, high, is_aligned=is_aligned, repeats=repeats)
+
+
+def _enter(inner: Interior) -> Value:
+    """Set the variables of an interior; return whether the iteration of the outer loops is in it."""
+    is_inside: Value | None = None
+    for outer, variable, low in inner.narrowed:
+        value = outer.value
+        assert isinstance(value, Value)
+        variable.value = value - low
+        test = variable.value.compare("ult", variable.extent)
+        is_inside = test if is_inside is None else is_inside & test
+    assert is_inside is not None
+    return is_inside
 
 
 def _kernel_lanes(module: Module, parts: KernelParts, space: Space, count: int) -> int:

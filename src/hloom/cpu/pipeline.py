@@ -39,6 +39,7 @@ from hloom.passes.fusion.attention_gradient import AttentionGradient
 from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.passes.fusion.scatter_fusion import ScatterFusion
+from hloom.passes.fusion.stencil_updates import StencilUpdates
 from hloom.passes.fusion.tree_reduction_rewriter import TreeReductionRewriter
 from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonicalization
 from hloom.passes.layout.convolution_layout import ConvolutionLayout
@@ -188,6 +189,7 @@ CPU_PIPELINE: Final = Pipeline(
         StackAllocation(),
         ConvolutionLayout(),
         TreeReductionRewriter(),
+        StencilUpdates(),
         InstructionFusion(products=ends_in_more, prefetches=prefetches),
         ProductViews(has_kernel),
         ScatterFusion(applies_expressions),

@@ -2,7 +2,8 @@
 
 A rotated, padded or concatenated array needs tests of the index, or elements from two places, only in the
 few iterations near the ends. The loop over a piece knows the range of its variable, so that tests are decided
-while code is emitted: the interior has loads of whole vectors.
+while code is emitted: the interior has loads of whole vectors. The innermost loop is cut into pieces. Outer
+loops have one test in each iteration, which tells their interior from their rims.
 
 A loop of three iterations is one of two and one of one: without masks, small arrays can stay in registers.
 """
@@ -41,6 +42,43 @@ class Piece:
     low: int
 
 
+@dataclass(frozen=True, slots=True)
+class Interior:
+    """The iterations of the outer loops in which their indices pass no end.
+
+    Attributes:
+        space: the iteration space, with variables of their own for narrowed loops.
+        narrowed: for each narrowed loop, its variable in the larger space, the one here, and where it begins.
+    """
+
+    space: Space
+    narrowed: tuple[tuple[Variable, Variable, int], ...]
+
+
+def interior(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
+) -> Interior | None:
+    """Return the interior of the outer loops; None if they have no rims, or more rims than interior."""
+    outer = [v for v in space.variables[:-1] if v.trips == v.extent]
+    bounds = accesses_of(inputs, roots, space.indices).bounds if outer else ()
+    indices = space.indices
+    variables = dict(zip(space.variables, space.variables, strict=True))
+    narrowed: list[tuple[Variable, Variable, int]] = []
+    share = 1.0
+    for variable in outer:
+        starts = _starts(variable, bounds)
+        if len(starts) == 1:
+            continue
+        low, high = _longest(starts, variable.extent)
+        share *= (high - low) / variable.extent
+        inner = variables[variable] = Variable(high - low)
+        narrowed.append((variable, inner, low))
+        indices = tuple(_replaced(index, variable, Index.of(inner) + low) for index in indices)
+    if not narrowed or share < 0.5:
+        return None
+    return Interior(Space(tuple(variables.values()), indices), tuple(narrowed))
+
+
 def loop_pieces(
     inputs: Sequence[HloInstruction],
     roots: Sequence[HloInstruction],
@@ -63,7 +101,7 @@ def loop_pieces(
     if len(starts) == 1:
         return [Piece(space, 0)]
     if len(starts) > MOST_PIECES:
-        starts = _longest(starts, inner.extent)
+        starts = sorted({0, *_longest(starts, inner.extent)} - {inner.extent})
     return _divided(space, starts)
 
 
@@ -89,10 +127,9 @@ def _starts(variable: Variable, bounds: Collection[tuple[Index, int]]) -> list[i
     return sorted(start for start in starts if 0 <= start < variable.extent)
 
 
-def _longest(starts: Sequence[int], extent: int) -> list[int]:
-    """Return the first iterations of the longest piece, and of all before and all after it."""
-    low, high = max(zip(starts, [*starts[1:], extent], strict=True), key=lambda piece: piece[1] - piece[0])
-    return sorted({0, low, high} - {extent})
+def _longest(starts: Sequence[int], extent: int) -> tuple[int, int]:
+    """Return the longest piece: its first iteration and the one after its last."""
+    return max(zip(starts, [*starts[1:], extent], strict=True), key=lambda piece: piece[1] - piece[0])
 
 
 def _replaced(index: Index, variable: Variable, by: Index) -> Index:

@@ -53,7 +53,7 @@ def extends(p: HloInstruction) -> bool:
     return slices_of_one(p) is not None
 
 
-def _rearranges(p: HloInstruction) -> bool:
+def rearranges(p: HloInstruction) -> bool:
     """Return whether an instruction moves elements by index arithmetic alone."""
     operation = p.operation
     return operation.family is Family.MOVEMENT and operation.element_cost <= ElementCost.INDEXED
@@ -219,8 +219,14 @@ class _Plan:
         return group
 
     def are_siblings(self, users: Sequence[Group], p: HloInstruction) -> bool:
-        """Return whether the groups that use a value have the same loop, and could be one kernel."""
-        if len(users) < 2 or any(g.dimensions != p.shape.dimensions or not g.is_plain for g in users):
+        """Return whether the groups that use a value have the same loop, and could be one kernel.
+
+        The value has the dimensions of the loop, or is a large part of an array that has them.
+        """
+        if len(users) < 2 or any(g.dimensions != users[0].dimensions or not g.is_plain for g in users):
+            return False
+        trips, count = users[0].trips, p.shape.element_count
+        if p.shape.dimensions != users[0].dimensions and not trips <= 2 * count <= 2 * trips:
             return False
         read = {o for g in users for o in g.read} | {o for o in p.operands if o.shape.rank}
         room = sum(g.evaluated for g in users) + max(g.reads(p) for g in users) <= self.options.most_evaluated
@@ -318,7 +324,7 @@ class _Plan:
         if isinstance(operation, BitcastConvert):
             return is_elementwise_bitcast(p)
         return p.shape.is_array and (
-            operation.elementwise or (_rearranges(p) and not operation.updates_operand)
+            operation.elementwise or (rearranges(p) and not operation.updates_operand)
         )
 
     def fusible(self, p: HloInstruction) -> bool:
