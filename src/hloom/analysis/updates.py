@@ -7,15 +7,17 @@ readers have to run first, wherever dependences allow it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+from hloom.analysis.values import start_numbers
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.conversion import BitcastConvert
-from hloom.operations.movement import slices_of_one
+from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.movement import Slice, slices_of_one
 from hloom.operations.structure import (
     AfterAll,
     Constant,
@@ -133,6 +135,35 @@ def updated_operands(i: HloInstruction) -> list[tuple[int, HloInstruction]]:
     if not i.operation.updates_operand:
         return []
     return list(enumerate(i.operands[: len(i.shape.tuple_shapes) if i.shape.is_tuple else 1]))
+
+
+def reads_replaced(part: HloInstruction, update: HloInstruction, members: Container[HloInstruction]) -> bool:
+    """Return whether a kernel that updates an array in place may read an instruction in the array.
+
+    It is the part that a dynamic-update-slice replaces, and only elementwise operations among the kernel's
+    members use it, so that each element is read for the one that replaces it.
+    """
+    array, value, *starts = update.operands
+    if part.operands[:1] != [array] or part.shape.dimensions != value.shape.dimensions:
+        return False
+    match part.operation:
+        case DynamicSlice():
+            is_replaced = part.operands[1:] == starts
+        case Slice(slice=ranges):
+            room = [n - size for n, size in zip(array.shape.dimensions, value.shape.dimensions, strict=True)]
+            numbers = start_numbers(starts, room)
+            is_replaced = [(r.start, r.stride) for r in ranges] == [(start, 1) for start in numbers or ()]
+        case _:
+            is_replaced = False
+    waiting = [part] if is_replaced else []
+    seen = {part, update}
+    while waiting:
+        users = [user for user in waiting.pop().users if user in members and user not in seen]
+        if not all(u.operation.elementwise and u.shape.dimensions == part.shape.dimensions for u in users):
+            return False
+        seen.update(users)
+        waiting += users
+    return is_replaced
 
 
 def _carried_updates(order: Sequence[HloInstruction]) -> dict[Leaf, HloInstruction]:

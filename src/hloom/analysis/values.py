@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final
 
@@ -30,6 +30,19 @@ def number(i: HloInstruction) -> float | int | None:
         return None
     kind = i.shape.element_type
     return int(value) if kind.is_integer or kind.is_predicate else float(value)
+
+
+def start_numbers(indices: Sequence[HloInstruction], limits: Sequence[int]) -> list[int] | None:
+    """Return constant start indices, clamped to [0, limit]; None if one is not constant."""
+    if len(indices) != len(limits):
+        return None
+    starts: list[int] = []
+    for index, limit in zip(indices, limits, strict=True):
+        value = 0 if not limit else number(index)
+        if value is None:
+            return None
+        starts.append(min(max(int(value), 0), limit))
+    return starts
 
 
 def is_all(i: HloInstruction, wanted: float) -> bool:

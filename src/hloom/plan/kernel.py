@@ -11,7 +11,7 @@ from hloom.analysis.instructions import used_results
 from hloom.analysis.scalar_computations import applies_expressions
 from hloom.analysis.structure import Key, operation_key
 from hloom.analysis.subviews import Subview
-from hloom.analysis.updates import is_alias
+from hloom.analysis.updates import is_alias, reads_replaced
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -19,6 +19,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
 from hloom.operations.control_flow import Call, Conditional, Fusion, While
 from hloom.operations.custom_call import is_allocation
+from hloom.operations.dynamic_slicing import DynamicUpdateSlice
 from hloom.operations.movement import Broadcast
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import (
@@ -295,22 +296,24 @@ def _in_place_operands(
     if i.operation.elementwise:
         return tuple(range(len(i.operands)))
     if hero.operation.updates_operand:
-        return _in_place_updates(i, hero)
+        return _in_place_updates(i, hero, parts)
     if is_loop and isinstance(i.operation, Fusion):
         read = read_where_written(parts.inputs, parts.roots[0])
         return tuple(number for number, p in enumerate(parts.inputs) if p in read)
     return ()
 
 
-def _in_place_updates(i: HloInstruction, hero: HloInstruction) -> tuple[int, ...]:
+def _in_place_updates(i: HloInstruction, hero: HloInstruction, parts: KernelParts) -> tuple[int, ...]:
     """Return the operand that an update may modify in place; none if the kernel reads it elsewhere."""
     if not hero.operation.updates_operand or not i.shape.is_array or not i.shape.rank:
         return ()
     changed = hero.operands[0]
     if i is hero:
         return (0,) if i.operands.count(changed) == 1 else ()
-    single = len(changed.users) == 1 and hero.operands.count(changed) == 1
-    if not isinstance(changed.operation, Parameter) or not single:
+    others, members = set(changed.users) - {hero}, frozenset(parts.members)
+    is_update = isinstance(hero.operation, DynamicUpdateSlice)
+    reads_first = all(is_update and reads_replaced(other, hero, members) for other in others)
+    if not isinstance(changed.operation, Parameter) or hero.operands.count(changed) > 1 or not reads_first:
         return ()
     return (parameter_number(changed),)
 

@@ -15,7 +15,7 @@ from hloom.analysis.column_reductions import is_small_reduction
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free
 from hloom.analysis.subviews import is_consecutive, is_lasting, memory_of
-from hloom.analysis.updates import Updates, early_reads, is_alias
+from hloom.analysis.updates import Updates, early_reads, is_alias, reads_replaced
 from hloom.analysis.values import is_elementwise_bitcast
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, replace_uses
@@ -444,8 +444,8 @@ class _Plan:
         root = group.outputs[0]
         if isinstance(root.operation, DynamicUpdateSlice):
             array, value = root.operands[:2]
-            if array in (p, *p.operands):
-                return False  # nothing else may read an operand that the kernel updates in place
+            if array in (p, *p.operands) and not reads_replaced(p, root, group.members):
+                return False  # the kernel updates the array in place
             if p is value and reads_twice(value, array, self.fusible):
                 return False
         if isinstance(p.operation, Reduce) and not group.has_columns:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.analysis.values import start_numbers
 from hloom.ir.affine import Index, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension
@@ -22,7 +23,6 @@ from hloom.operations.dynamic_slicing import DynamicUpdateSlice
 from hloom.operations.movement import Concatenate, Pad
 from hloom.passes.fusion.fusion import extends, rearranges
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.rules.slicing import start_numbers
 from hloom.passes.writing import Writer
 from hloom.plan.accesses import Accesses
 from hloom.shape.element_type import PRED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.analysis.values import number
+from hloom.analysis.values import number, start_numbers
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import SliceDimension
@@ -17,7 +17,6 @@ from hloom.operations.movement import Broadcast, Slice
 from hloom.operations.sorting import Sort
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.rewriting import RuleFamily
-from hloom.passes.rules.slicing import start_numbers
 from hloom.passes.writing import Body, Writer
 from hloom.shape.shape import Shape
 

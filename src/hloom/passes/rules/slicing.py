@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from hloom.analysis.values import number
+from hloom.analysis.values import start_numbers
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
@@ -226,19 +227,6 @@ def slice_of_reshape(i: HloInstruction, slice_: Slice, reshape: Reshape) -> HloI
 
 
 # -- slices at dynamic start indices
-
-
-def start_numbers(indices: Sequence[HloInstruction], limits: Sequence[int]) -> list[int] | None:
-    """Return constant start indices, clamped to [0, limit]; None if one is not constant."""
-    if len(indices) != len(limits):
-        return None
-    starts: list[int] = []
-    for index, limit in zip(indices, limits, strict=True):
-        value = 0 if not limit else number(index)
-        if value is None:
-            return None
-        starts.append(min(max(int(value), 0), limit))
-    return starts
 
 
 def _room(x: HloInstruction, sizes: Sequence[int]) -> list[int]:

@@ -77,7 +77,7 @@ def _update_kernel(module: Module, name: str, parts: KernelParts, update: HloIns
 
     loop_nest(elements, loops, body, begin, end)
     function.finish()
-    read = [i.shape for i in inputs if i is not operand]
+    read = [i.shape for i in inputs if i is not operand or len(operand.users) > 1]
     kernel = nest_kernel(
         name, loops, lanes, work_of(parts.members, new.shape.element_count), lanes_text(lanes)
     )
