@@ -12,26 +12,29 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hloom.analysis.column_reductions import is_small_reduction
-from hloom.analysis.instructions import operation_of
-from hloom.analysis.purity import is_free
 from hloom.analysis.subviews import is_consecutive, is_lasting, memory_of
 from hloom.analysis.updates import Updates, early_reads, is_alias, reads_replaced
-from hloom.analysis.values import is_elementwise_bitcast
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.ir.module import HloModule
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost
 from hloom.operations.contraction import Dot
-from hloom.operations.conversion import BitcastConvert
 from hloom.operations.convolution import Convolution
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.gather_scatter import Gather
-from hloom.operations.movement import Broadcast, Concatenate, Transpose, slices_of_one
+from hloom.operations.movement import Concatenate, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fused_body import FusedBody
 from hloom.passes.fusion.group import Group
+from hloom.passes.fusion.loop_operations import (
+    extends,
+    gives_starts,
+    in_place,
+    is_costless,
+    is_expensive,
+    loops,
+)
 from hloom.passes.fusion.recomputation import Recomputation, reads_twice
 from hloom.passes.fusion.row_groups import Limits, join_rows
 from hloom.passes.fusion.spans import Spans
@@ -46,26 +49,6 @@ _LITTLE: Final = 16
 """Recompute a producer if the group reads at most 1/16 of its elements."""
 _MOST_COMPUTING: Final = 4
 """Maximum number of groups that compute the same value, unless it is costless."""
-
-
-def extends(p: HloInstruction) -> bool:
-    """Return whether an instruction rotates an array along a dimension, or extends it by its own elements."""
-    return slices_of_one(p) is not None
-
-
-def rearranges(p: HloInstruction) -> bool:
-    """Return whether an instruction moves elements by index arithmetic alone."""
-    operation = p.operation
-    return operation.family is Family.MOVEMENT and operation.element_cost <= ElementCost.INDEXED
-
-
-def _is_costless(p: HloInstruction) -> bool:
-    """Return whether an element costs nothing to recompute: an affine index, or a constant."""
-    return isinstance(p.operation, Constant) or (p.operation.family is Family.MOVEMENT and is_free(p))
-
-
-def _is_expensive(p: HloInstruction) -> bool:
-    return p.operation.element_cost >= ElementCost.MODERATE
 
 
 class InstructionFusion(Pass, name="fusion"):
@@ -118,22 +101,6 @@ class InstructionFusion(Pass, name="fusion"):
 def control_computations(module: HloModule) -> list[HloComputation]:
     """Return the entry and the bodies, conditions and branches reachable from it, callers first."""
     return module.entry.reachable(lambda i: i.operation.calls_program)
-
-
-def _in_place(p: HloInstruction) -> bool:
-    """Return whether an operation reads its operands at the index it writes, or is free to compute there."""
-    return p.operation.elementwise or isinstance(p.operation, Broadcast | Constant | Iota | BitcastConvert)
-
-
-def _gives_starts(p: HloInstruction) -> bool:
-    """Return whether a concatenation is the components of gathers' indices, which read one operand each."""
-    (dimension,) = operation_of(p, Concatenate).dimensions
-    return bool(p.users) and all(
-        isinstance(u.operation, Gather)
-        and u.operands[0] is not p
-        and u.operation.index_vector_dim == dimension
-        for u in p.users
-    )
 
 
 def _is_subview_alone(group: Group) -> bool:
@@ -294,9 +261,7 @@ class _Plan:
         reduces, updates = isinstance(p.operation, Reduce), isinstance(p.operation, DynamicUpdateSlice)
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
         accepts = (
-            (reduces or updates or self.loops(p))
-            and not p.has_control_dependencies
-            and not self.is_subview(p)
+            (reduces or updates or loops(p)) and not p.has_control_dependencies and not self.is_subview(p)
         )
         group = Group(shape.dimensions if shape.is_array else (), accepts, reduces)
         group.outputs.append(p)
@@ -318,15 +283,6 @@ class _Plan:
             elif not o.shape.rank:
                 group.evaluations.request(o, ())
 
-    def loops(self, p: HloInstruction) -> bool:
-        """Return whether an instruction runs as a loop over its elements."""
-        operation = p.operation
-        if isinstance(operation, BitcastConvert):
-            return is_elementwise_bitcast(p)
-        return p.shape.is_array and (
-            operation.elementwise or (rearranges(p) and not operation.updates_operand)
-        )
-
     def fusible(self, p: HloInstruction) -> bool:
         """Return whether an instruction may join the group of its users."""
         is_fusible = self._fusible.get(p)
@@ -341,8 +297,8 @@ class _Plan:
             return p.shape.rank == 0
         if self.is_subview(p):
             return False
-        joins = not isinstance(p.operation, Concatenate) or _gives_starts(p) or extends(p)
-        return (self.loops(p) and joins) or is_small_reduction(p)
+        joins = not isinstance(p.operation, Concatenate) or gives_starts(p) or extends(p)
+        return (loops(p) and joins) or is_small_reduction(p)
 
     def is_subview(self, p: HloInstruction) -> bool:
         """Return whether an instruction is a slice of an array that stays in memory, and needs no copy."""
@@ -357,7 +313,7 @@ class _Plan:
 
     def costless(self, p: HloInstruction) -> bool:
         """Return whether recomputing an instruction's elements in every group is (almost) free."""
-        return _is_costless(p) or extends(p) or 0 < self.steps(p) <= _FEW
+        return is_costless(p) or extends(p) or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
         """Return the number of cheap operations between scalars or iotas and an instruction.
@@ -373,7 +329,7 @@ class _Plan:
                 count = self._scalar_steps(p)
             elif p.shape.is_array and isinstance(p.operation, Iota):
                 count = 1
-            elif p.operation.element_cost is ElementCost.CHEAP or _is_costless(p):
+            elif p.operation.element_cost is ElementCost.CHEAP or is_costless(p):
                 before = [self.steps(o) if o.shape.rank else 1 for o in p.operands]
                 count = 1 + sum(before) if all(before) else 0
             self._steps[p] = count
@@ -437,7 +393,7 @@ class _Plan:
             return False
         if self.moves_minor(p) and not group.interleaves(p) and not self.may_tile(group, p):
             return False
-        if group.tiles and (len(group.members) >= self.options.most_in_tiles or not _in_place(p)):
+        if group.tiles and (len(group.members) >= self.options.most_in_tiles or not in_place(p)):
             return False
         if group.hero is not None and group.hero in p.users:
             return False
@@ -461,7 +417,7 @@ class _Plan:
         loop, mine = math.prod(group.dimensions), p.shape.element_count
         if mine >= loop or (group.has_columns and p.shape.dimensions == group.dimensions[:-1]):
             return True
-        return not _is_expensive(p) and mine * 4 >= loop
+        return not is_expensive(p) and mine * 4 >= loop
 
     def reads_much(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group with ``p`` would exceed the maximum number of inputs.
@@ -495,7 +451,7 @@ class _Plan:
             group.is_loop
             and group.dimensions == p.shape.dimensions
             and 2 * len(group.members) <= self.options.most_in_tiles
-            and all(_in_place(m) or m.operation == p.operation for m in group.members)
+            and all(in_place(m) or m.operation == p.operation for m in group.members)
         )
 
     def may_output(self, group: Group, p: HloInstruction, users: list[Group]) -> bool:

@@ -21,7 +21,7 @@ from hloom.ir.window import PaddingDimension
 from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicUpdateSlice
 from hloom.operations.movement import Concatenate, Pad
-from hloom.passes.fusion.fusion import extends, rearranges
+from hloom.passes.fusion.loop_operations import extends, loops
 from hloom.passes.op_expander import OpExpander
 from hloom.passes.writing import Writer
 from hloom.plan.accesses import Accesses
@@ -73,15 +73,13 @@ def _loop(value: HloInstruction, x: HloInstruction) -> set[HloInstruction]:
     waiting = [value]
     while waiting and len(loop) < _MOST:
         i = waiting.pop()
-        if i is not x and i not in loop and _loops(i):
+        if i is not x and i not in loop and _joins(i):
             loop.add(i)
             waiting += i.operands
     return loop
 
 
-def _loops(i: HloInstruction) -> bool:
+def _joins(i: HloInstruction) -> bool:
     """Return whether an instruction may be a part of a loop over the elements of its users."""
-    if not i.shape.is_static or i.has_control_dependencies or i.operation.updates_operand:
-        return False
-    joins = not isinstance(i.operation, Concatenate) or extends(i)
-    return i.operation.elementwise or (rearranges(i) and joins)
+    is_joined = not isinstance(i.operation, Concatenate) or extends(i)
+    return i.shape.is_static and not i.has_control_dependencies and loops(i) and is_joined

@@ -1,0 +1,58 @@
+"""Operations in fused loops: which run as loops over elements, and what recomputing an element costs."""
+
+from __future__ import annotations
+
+from hloom.analysis.instructions import operation_of
+from hloom.analysis.purity import is_free
+from hloom.analysis.values import is_elementwise_bitcast
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import ElementCost, Family
+from hloom.operations.conversion import BitcastConvert
+from hloom.operations.gather_scatter import Gather
+from hloom.operations.movement import Broadcast, Concatenate, slices_of_one
+from hloom.operations.structure import Constant, Iota
+
+
+def extends(p: HloInstruction) -> bool:
+    """Return whether an instruction rotates an array along a dimension, or extends it by its own elements."""
+    return slices_of_one(p) is not None
+
+
+def _rearranges(p: HloInstruction) -> bool:
+    """Return whether an instruction moves elements by index arithmetic alone."""
+    operation = p.operation
+    return operation.family is Family.MOVEMENT and operation.element_cost <= ElementCost.INDEXED
+
+
+def is_costless(p: HloInstruction) -> bool:
+    """Return whether an element costs nothing to recompute: an affine index, or a constant."""
+    return isinstance(p.operation, Constant) or (p.operation.family is Family.MOVEMENT and is_free(p))
+
+
+def is_expensive(p: HloInstruction) -> bool:
+    """Return whether an element takes as long to recompute as several loads."""
+    return p.operation.element_cost >= ElementCost.MODERATE
+
+
+def in_place(p: HloInstruction) -> bool:
+    """Return whether an operation reads its operands at the index it writes, or is free to compute there."""
+    return p.operation.elementwise or isinstance(p.operation, Broadcast | Constant | Iota | BitcastConvert)
+
+
+def gives_starts(p: HloInstruction) -> bool:
+    """Return whether a concatenation is the components of gathers' indices, which read one operand each."""
+    (dimension,) = operation_of(p, Concatenate).dimensions
+    return bool(p.users) and all(
+        isinstance(u.operation, Gather)
+        and u.operands[0] is not p
+        and u.operation.index_vector_dim == dimension
+        for u in p.users
+    )
+
+
+def loops(p: HloInstruction) -> bool:
+    """Return whether an instruction runs as a loop over its elements."""
+    operation = p.operation
+    if isinstance(operation, BitcastConvert):
+        return is_elementwise_bitcast(p)
+    return p.shape.is_array and (operation.elementwise or (_rearranges(p) and not operation.updates_operand))
