@@ -236,7 +236,7 @@ def emit_loop_kernel(
     function, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *shapes])
     lanes = _kernel_lanes(module, parts, space, count)
     views, results = dict(zip(inputs, arrays, strict=False)), arrays[len(inputs) :]
-    inner = interior(inputs, roots, space) if count >= LONG else None
+    inner = interior(inputs, roots, members, space) if count >= LONG else None
     spaces = [space] if inner is None else [space, inner.space]
     variants = [_Pieces(function, parts, views, each, lanes) for each in spaces]
 

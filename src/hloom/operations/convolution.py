@@ -303,7 +303,7 @@ class Convolution(Operation):
         everything = (slice(None), slice(None))
         if math.prod(d.size for d in self.window) <= math.prod(positions):
             for offset in np.ndindex(*(d.size for d in self.window)):
-                met = list(map(_under_tap, offset, positions, self.window, sizes))
+                met = list(map(under_tap, offset, positions, self.window, sizes))
                 part = base[(*everything, *(elements for _, elements in met))]
                 sums = result[(*everything, *(places for places, _ in met))]
                 if sums.size:
@@ -320,7 +320,7 @@ class Convolution(Operation):
         return result
 
 
-def _under_tap(tap: int, positions: int, d: WindowDimension, size: int) -> tuple[slice, slice]:
+def under_tap(tap: int, positions: int, d: WindowDimension, size: int) -> tuple[slice, slice]:
     """Return the window positions at which a tap is over an element of the base, and these elements."""
     return _met(positions, tap * d.window_dilation - d.padding_low, d.stride, d.base_dilation, size)
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from hloom.error_bounds.rules import linear_in_first
 from hloom.errors import EvaluationError, ShapeError, plural
-from hloom.ir.affine import Indices
+from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import INTEGER, FirstCodec, attribute
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
@@ -38,6 +38,15 @@ def _check_reshape(opcode: str, shape: Shape, operand: Shape) -> None:
 
 
 def _reshaped(x: Indexing[Condition, Element], i: HloInstruction, indices: Indices) -> Read[Condition]:
+    """Return the read of the element at the same linear index; sizes of 1 come and go without arithmetic.
+
+    Indices of padded arrays may be outside, where divisions of linear ones are not affine.
+    """
+    sizes = i.operands[0].shape.dimensions
+    longer = [index for index, size in zip(indices, i.shape.dimensions, strict=True) if size != 1]
+    if [size for size in sizes if size != 1] == [size for size in i.shape.dimensions if size != 1]:
+        following = iter(longer)
+        return Read(i.operands[0], tuple(Index(0) if size == 1 else next(following) for size in sizes))
     return Read(i.operands[0], x.reshaped(i.operands[0], x.linear(indices, i.shape.dimensions)))
 
 

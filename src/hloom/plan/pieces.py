@@ -56,11 +56,14 @@ class Interior:
 
 
 def interior(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
+    inputs: Sequence[HloInstruction],
+    roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+    space: Space,
 ) -> Interior | None:
     """Return the interior of the outer loops; None if they have no rims, or more rims than interior."""
     outer = [v for v in space.variables[:-1] if v.trips == v.extent]
-    bounds = accesses_of(inputs, roots, space.indices).bounds if outer else ()
+    bounds = accesses_of(inputs, roots, space.indices).bounds if outer and _moves(members) else ()
     indices = space.indices
     variables = dict(zip(space.variables, space.variables, strict=True))
     narrowed: list[tuple[Variable, Variable, int]] = []
@@ -94,8 +97,7 @@ def loop_pieces(
         return [Piece(space, 0)]
     if inner.trips < TINY and inner.trips.bit_count() == 2:
         return _divided(space, [0, 1 << (inner.trips.bit_length() - 1)])
-    moves = any(m.operation.family is Family.MOVEMENT and not is_free(m) for m in members)
-    if not moves or inner.trips < SHORTEST:
+    if not _moves(members) or inner.trips < SHORTEST:
         return [Piece(space, 0)]
     starts = _starts(inner, accesses_of(inputs, roots, space.indices).bounds)
     if len(starts) == 1:
@@ -114,6 +116,12 @@ def _divided(space: Space, starts: Sequence[int]) -> list[Piece]:
         indices = tuple(_replaced(index, inner, Index.of(variable) + low) for index in space.indices)
         pieces.append(Piece(Space((*outer, variable), indices), low))
     return pieces
+
+
+def _moves(members: Sequence[HloInstruction]) -> bool:
+    """Return whether members move elements by indices that may be outside, and none has loops of its own."""
+    moves = any(m.operation.family is Family.MOVEMENT and not is_free(m) for m in members)
+    return moves and not any(map(is_nested, members))
 
 
 def _starts(variable: Variable, bounds: Collection[tuple[Index, int]]) -> list[int]:
