@@ -30,6 +30,7 @@ from hloom.passes.expand.shuffle_expander import ShuffleExpander
 from hloom.passes.expand.single_result_tuples import SingleResultTuples
 from hloom.passes.expand.small_triangular_solves import SmallTriangularSolves
 from hloom.passes.expand.stencil_convolutions import StencilConvolutions
+from hloom.passes.expand.stencil_windows import StencilWindows
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
 from hloom.passes.expand.topk_custom_calls import TopkCustomCalls
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
@@ -189,6 +190,7 @@ CPU_PIPELINE: Final = Pipeline(
         ElementwiseLoopFusion(),
         StackAllocation(),
         StencilConvolutions(),
+        StencilWindows(),
         ConvolutionLayout(),
         TreeReductionRewriter(),
         StencilUpdates(),

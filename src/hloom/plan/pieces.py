@@ -23,7 +23,7 @@ from hloom.records import dataclass
 
 MOST_PIECES: Final = 5
 """Maximum number of pieces of a loop. Each has code of its own."""
-SHORTEST: Final = 64
+SHORTEST: Final = 24
 """Minimum number of iterations of a loop in an interior and rims."""
 TINY: Final = 16
 """Number of iterations below which a loop is divided into two powers of two, if it is their sum."""

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from hloom.analysis.values import number
 from hloom.analysis.values import start_numbers
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension

@@ -1,0 +1,76 @@
+"""stencil-windows: write reductions of small windows as combinations of shifted arrays.
+
+A window of a few elements, as pooling has, is a stencil: the maximum or sum of shifted bases, padded by the
+initial value. Written so it is a loop over vectors of the minor dimension, in which no index is tested but at
+the rims, and it joins the operations around it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hloom.analysis.instructions import operation_of
+from hloom.analysis.values import combiner, number
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
+from hloom.ir.window import WindowDimension
+from hloom.operations.arithmetic import Add, Multiply
+from hloom.operations.movement import Pad, Slice
+from hloom.operations.window_reduction import ReduceWindow
+from hloom.passes.expand.window_taps import tap_ranges
+from hloom.passes.op_expander import OpExpander
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import F32
+
+
+class StencilWindows(OpExpander, name="stencil-windows", of=ReduceWindow):
+    """``reduce-window(x, v, f)`` → ``f(f(v, pad(slice(x), v)), pad(slice(x), v)) ...``.
+
+    Within the rounding errors of sums in the order of the window.
+
+    Attributes:
+        most: maximum number of elements of a window.
+        shortest: minimum extent of the minor dimension.
+    """
+
+    most: int = 9
+    shortest: int = 16
+
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        """Write a reduction of small windows, from the neutral element, as a combination."""
+        windows, combine = operation_of(i, ReduceWindow).window, combiner(i)
+        if combine is None or not all(o.shape.is_static for o in (i, *i.operands)):
+            return None
+        kind = i.shape.element_type
+        minor = [size for size in i.shape.dimensions if size > 1][-1:] or [0]
+        if kind.is_complex or kind.bits < 8 or minor[0] < self.shortest:
+            return None
+        neutral = combine.neutral_element(kind)
+        if neutral is None or number(i.operands[1]) != neutral:
+            return None
+        if not all(map(_is_inside, windows, i.operands[0].shape.dimensions)):
+            return None
+        return _combined(w, i, combine) if 1 < math.prod(d.size for d in windows) <= self.most else None
+
+
+def _is_inside(d: WindowDimension, size: int) -> bool:
+    """Return whether most windows lie inside of a base without holes; cumulative ones do not."""
+    return d.base_dilation == 1 and 2 * (d.size - 1) * d.window_dilation <= size
+
+
+def _combined(w: Writer, i: HloInstruction, combine: Operation) -> HloInstruction:
+    """Return the combination of the elements of each window, in the order of the window."""
+    windows, kind = operation_of(i, ReduceWindow).window, i.shape.element_type
+    rounds = isinstance(combine, Add | Multiply) and kind.is_floating and kind.bits < 32
+    x, initial = (w.convert(o, F32 if rounds else kind) for o in i.operands)
+    total = w.broadcast(initial, i.shape.dimensions)
+    for tap in np.ndindex(*(d.size for d in windows)):
+        ranges = list(map(tap_ranges, tap, windows, x.shape.dimensions, i.shape.dimensions))
+        if None in ranges:
+            continue
+        read, padding = zip(*ranges, strict=True)
+        element = w.op(Pad(padding=padding), w.op(Slice(slice=read), x), initial)
+        total = w.op(combine, total, element)
+    return w.convert(total, kind)
