@@ -38,7 +38,7 @@ class StencilConvolutions(OpExpander, name="stencil-convolutions", of=Convolutio
         least: minimum number of elements of the result.
     """
 
-    limits: tuple[tuple[int, int, int], ...] = ((64, 64, 9), (16, 25, 4))
+    limits: tuple[tuple[int, int, int], ...] = ((64, 36, 9), (16, 25, 4))
     least: int = 1024
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
