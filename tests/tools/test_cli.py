@@ -298,7 +298,7 @@ def test_layout_in_words_and_as_a_drawing(tmp_path: Path) -> None:
 
 
 def test_op_lists_and_shows() -> None:
-    assert "137 operations" in hloom("op").output
+    assert "138 operations" in hloom("op").output
     page = hloom("op", "gather").output
     assert "gather.offset_dims-sorted" in page
     assert "=> s32[2,2] { { 5, 6 }, { 1, 2 } }" in page
