@@ -71,11 +71,8 @@ class Antidiagonals(ElementWriter):
         new = self.w.op(extremum.operation, old, self.cell(extremum.cell))
         count = self.nest.columns.iterations
         at = self.index_value(self.column)
-        inside = self.both(
-            self.w.compare(at, "GE", self.w.full(0, at.shape)),
-            self.w.compare(at, "LT", self.w.full(count, at.shape)),
-        )
-        assert inside is not None
+        has_begun = self.w.compare(at, "GE", self.w.full(0, at.shape))
+        inside = self.conjunction(has_begun, self.w.compare(at, "LT", self.w.full(count, at.shape)))
         self.loop.follow(old, self.choose(inside, new, old))
         return old
 

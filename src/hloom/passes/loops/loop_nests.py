@@ -145,6 +145,7 @@ class LoopNest:
                 yield n, number
 
 
-def used_numbers(i: HloInstruction, count: int) -> list[int]:
-    """Return the numbers of the elements of a tuple that have users."""
-    return [n for n in range(count) if any(p.users or p.is_root for p in picks(i, n))]
+def used_numbers(i: HloInstruction) -> list[int]:
+    """Return the numbers of the elements of a tuple that have users, in order."""
+    used = (element_number(pick, i) for pick in i.users if pick.users or pick.is_root)
+    return sorted({n for n in used if n is not None})

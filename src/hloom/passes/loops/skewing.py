@@ -32,7 +32,7 @@ class Skewing:
 
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
-        self.used = used_numbers(nest.inner.instruction, nest.inner.count)
+        self.used = used_numbers(nest.inner.instruction)
         self.w = Writer(nest.outer.instruction)
         self._before = set(self.w.computation), set(self.w.module.computations)
         self.loop = CountedLoop(self.w, nest.rows.iterations + nest.columns.iterations - 1, "antidiagonals")
@@ -118,7 +118,7 @@ class Skewing:
     def _needs_last_row_only(self) -> bool:
         """Return whether what else is used after the loops follows from the last row of cells."""
         outer, inner = self.nest.outer, self.nest.inner
-        pending = [outer.following[n] for n in used_numbers(outer.instruction, outer.count)]
+        pending = [outer.following[n] for n in used_numbers(outer.instruction)]
         seen = set(pending)
         while pending:
             i = pending.pop()
@@ -137,7 +137,7 @@ class Skewing:
         copies = {pick: row for n, row in rows.items() for pick in picks(self.nest.inner.instruction, n)}
         for pick in picks(outer.state, count.element):
             copies[pick] = self.w.scalar(count.final - count.step, pick.shape.element_type)
-        for n in used_numbers(outer.instruction, outer.count):
+        for n in used_numbers(outer.instruction):
             for pick in picks(outer.instruction, n):
                 pick.replace_all_uses_with(copy_out(outer.following[n], outer, copies))
         remove_dead(self.w.computation)

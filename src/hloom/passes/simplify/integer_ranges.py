@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
-from hloom.analysis.loops import picks
+from hloom.analysis.loops import element_number, picks
 from hloom.analysis.trip_count import trip_count
 from hloom.analysis.values import combiner, number
 from hloom.ir.instruction import HloInstruction
@@ -33,10 +33,11 @@ class IntegerRanges:
             loop = loop_of(i)
             if loop is None:
                 continue
-            for n in range(loop.count):
-                if loop.is_invariant(n):
-                    picked = (*picks(loop.state, n), *picks(loop.tested, n))
-                    self._initial.update(dict.fromkeys(picked, loop.initial(n)))
+            for state in (loop.state, loop.tested):
+                for pick in state.users:
+                    n = element_number(pick, state)
+                    if n is not None and loop.is_invariant(n):
+                        self._initial[pick] = loop.initial(n)
             count = trip_count(loop)
             if count is None:
                 continue
