@@ -6,6 +6,7 @@ import pytest
 
 from hloom.analysis.trip_count import TripCount, trip_count
 from hloom.ir.module import HloModule
+from hloom.passes.loops.while_loop_components import WhileLoopComponents
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
@@ -334,3 +335,32 @@ ENTRY entry {
         IntegerRangeSimplifier(),
     )
     assert not opcodes(module)["maximum"]
+
+
+def test_the_components_of_a_state_of_a_thousand_arrays_are_sought_without_recursion() -> None:
+    n = 1000
+    state = f"(s32[], {', '.join(['f32[4]'] * n)})"
+    picks = "\n".join(f"  x{k} = f32[4] get-tuple-element(p), index={k + 1}" for k in range(n))
+    sums = "\n".join(f"  y{k} = f32[4] add(x{k}, x{(k + 1) % n})" for k in range(n))
+    module = parse(f"""HloModule ring
+body {{
+  p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+{picks}
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+{sums}
+  ROOT t = {state} tuple(j, {", ".join(f"y{k}" for k in range(n))})
+}}
+condition {{
+  p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+ENTRY entry {{
+  p = {state} parameter(0)
+  ROOT w = {state} while(p), condition=condition, body=body
+}}
+""")
+    assert not WhileLoopComponents().run(module)

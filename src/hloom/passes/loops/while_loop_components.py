@@ -37,6 +37,8 @@ class WhileLoopComponents(Pass, name="while-loop-components", of=While, needs={F
         """Rewrite the loops of every computation."""
         changed = False
         for loop in list(loops_of(module)):
+            if not any(isinstance(i.operation, Concatenate) for i in loop.body.instructions):
+                continue
             for number, shape in enumerate(loop.instruction.shape.tuple_shapes):
                 for dimension, size in enumerate(shape.dimensions if shape.is_array else ()):
                     if 2 <= size <= _MOST_COMPONENTS:
@@ -70,10 +72,24 @@ class _Components:
         self.elements: dict[int, int] = {}
         self.members: dict[HloInstruction, int] = {}
         self.joins = False
+        self._pending: list[tuple[HloInstruction, int]] = []
         self._components: dict[tuple[HloInstruction, int], HloInstruction] = {}
 
     def include(self, number: int, dimension: int) -> bool:
-        """Add an element of the state; return whether its next value is computed by components."""
+        """Add an element of the state and all values from which its next value is computed.
+
+        Returns:
+            Whether that is done by components.
+        """
+        if not self._add_element(number, dimension):
+            return False
+        while self._pending:
+            if not self._add(*self._pending.pop()):
+                return False
+        return True
+
+    def _add_element(self, number: int, dimension: int) -> bool:
+        """Add an element of the state; return whether it may be divided along a dimension."""
         if number in self.elements:
             return self.elements[number] == dimension
         loop = self.loop
@@ -81,13 +97,14 @@ class _Components:
             return False
         self.elements[number] = dimension
         self.members |= dict.fromkeys(picks(loop.state, number), dimension)
-        return self.visit(loop.following[number], dimension)
+        self._pending.append((loop.following[number], dimension))
+        return True
 
-    def visit(self, i: HloInstruction, dimension: int) -> bool:
-        """Add a value and those from which it is computed; return whether that is done by components."""
+    def _add(self, i: HloInstruction, dimension: int) -> bool:
+        """Add a value; return whether it is computed by components if its operands are."""
         number = element_number(i, self.loop.state)
         if number is not None:
-            return self.include(number, dimension)
+            return self._add_element(number, dimension)
         if i in self.members:
             return self.members[i] == dimension
         self.members[i] = dimension
@@ -99,9 +116,10 @@ class _Components:
         if isinstance(operation, Broadcast):
             return dimension not in operation.dimensions
         if isinstance(operation, Transpose):
-            return self.visit(i.operands[0], operation.dimensions[dimension])
-        elementwise = operation.elementwise and i.operands and not i.has_control_dependencies
-        return bool(elementwise) and all(self.visit(o, dimension) for o in i.operands if o.shape.rank)
+            self._pending.append((i.operands[0], operation.dimensions[dimension]))
+            return True
+        self._pending += [(o, dimension) for o in reversed(i.operands) if o.shape.rank]
+        return operation.elementwise and bool(i.operands) and not i.has_control_dependencies
 
     def are_apart(self) -> bool:
         """Return whether next values are elements, and members read as arrays by others are small."""
