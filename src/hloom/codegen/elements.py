@@ -18,6 +18,7 @@ from hloom.codegen.llvm import I32, I64, Function, Type, Value
 from hloom.codegen.llvm.memory import gather, masked_load, masked_store, prefetch, scatter
 from hloom.codegen.llvm.values import select_lanes, stage_of
 from hloom.codegen.registry import enters
+from hloom.codegen.tables import Table, fits_in_registers, load_table
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type, to_storage
 from hloom.errors import HloError
 from hloom.ir.affine import Index, Indices, Variable, linearize
@@ -86,7 +87,12 @@ class View:
 
     def begins_with(self, lanes: int) -> bool:
         """Return whether memory holds as many elements from the first one on."""
-        return self.strides is None and lanes <= self.count < UNKNOWN_EXTENT
+        return self.is_bounded and lanes <= self.count
+
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether the array is dense, and where it ends is known."""
+        return self.strides is None and self.count < UNKNOWN_EXTENT
 
 
 class Elements(EmittedIndexing):
@@ -96,13 +102,14 @@ class Elements(EmittedIndexing):
         views: instructions whose values are in memory.
         accesses: linear index of every load, for the planning of loops.
         prefetches: whether accesses of later steps are prefetched; see `prefetching`.
+        looks_up: whether elements are looked up in tables in registers; see `hloom.codegen.tables`.
     """
 
     def __init__(self, function: Function, lanes: int, views: dict[HloInstruction, View]) -> None:
         super().__init__(function, lanes)
         self.views = views
         self.accesses: list[Index] = []
-        self.prefetches = False
+        self.prefetches = self.looks_up = False
         self._steps: Variable | None = None
         self._ahead = STEPS_AHEAD
         self._standing: dict[HloInstruction, HloInstruction] = {}
@@ -154,7 +161,7 @@ class Elements(EmittedIndexing):
                 return scope.elements[everywhere]
         view = self.views.get(instruction)
         if view is not None:
-            element = self.load(view, indices)
+            element = self.load(view, indices, of=instruction)
         else:
             element = instruction.operation.element(self, instruction, indices)
         if isinstance(element, (Value, tuple)):
@@ -278,8 +285,12 @@ class Elements(EmittedIndexing):
         for byte in (*range(0, last, LINE), last):
             prefetch(self.function.offset(pointer, first + byte), writes=writes, first_level=True)
 
-    def load(self, view: View, indices: Indices) -> Element:
-        """Load an element of an array; lanes whose mask is off have arbitrary values."""
+    def load(self, view: View, indices: Indices, *, of: HloInstruction | None = None) -> Element:
+        """Load an element of an array; lanes whose mask is off have arbitrary values.
+
+        ``of``: the instruction whose value the array is. Its elements do not change, and registers may keep
+        them.
+        """
         linear = view.linear(indices)
         self.accesses.append(linear)
         element_type = view.element_type
@@ -289,7 +300,7 @@ class Elements(EmittedIndexing):
             return (zero, zero) if element_type.is_complex else from_storage(zero, element_type)
         scalar, coefficient, vector = self.parts(linear)
         if element_type.is_complex:
-            return self._load_pair(view, linear, scalar, coefficient, vector, stored)
+            return self._load_pair(view, linear, of=of)
         if not coefficient and vector is None:
             safe = self._clamped(linear, scalar, view.count)
             value = self.function.load(stored, self.function.offset(view.pointer, safe, stored))
@@ -314,7 +325,7 @@ class Elements(EmittedIndexing):
                 first = self.function.offset(view.pointer, scalar, stored)
                 value = self._load_near(first, coefficient, stored)
         else:
-            value = self._gather(view.pointer, linear, view.count, stored)
+            value = self._gather(view, linear, of=of)
         return from_storage(value, element_type)
 
     def _column(self, base: Value, block: Index, step: int, residue: int, ahead: int, stored: Type) -> Value:
@@ -354,10 +365,10 @@ class Elements(EmittedIndexing):
         sources = [min((offset - low) // lanes, len(starts) - 1) for offset in places]
         return select_lanes(loaded, [(k, offset - low - starts[k]) for k, offset in zip(sources, places)])
 
-    def _load_pair(
-        self, view: View, linear: Index, scalar: Value, coefficient: int, vector: Value | None, part: Type
-    ) -> Element:
-        f = self.function
+    def _load_pair(self, view: View, linear: Index, *, of: HloInstruction | None) -> Element:
+        """Load the parts of a complex element, which are side by side."""
+        f, part = self.function, storage_type(view.element_type)
+        scalar, coefficient, vector = self.parts(linear)
         if not coefficient and vector is None:
             safe = self._clamped(linear, scalar, view.count)
             pointer = f.offset(view.pointer, safe * 2, part)
@@ -365,10 +376,9 @@ class Elements(EmittedIndexing):
         if coefficient == 1 and vector is None and self.mask is None:
             pointer = f.offset(view.pointer, scalar * 2, part)
             return f.load(part.vector(2 * self.lanes), pointer).deinterleave()
-        doubled = linear * 2
         return (
-            self._gather(view.pointer, doubled, 2 * view.count, part),
-            self._gather(view.pointer, doubled + 1, 2 * view.count, part),
+            self._gather(view, linear, of=of),
+            self._gather(view, linear, part=1, of=of),
         )
 
     def _clamped(self, linear: Index, value: Value, count: int) -> Value:
@@ -378,14 +388,42 @@ class Elements(EmittedIndexing):
         low = self.function.intrinsic("smax", value, self.function.constant(I64, 0))
         return self.function.intrinsic("smin", low, self.function.constant(I64, count - 1))
 
-    def _gather(self, base: Value, linear: Index, count: int, stored: Type) -> Value:
+    def _gather(self, view: View, linear: Index, *, part: int = 0, of: HloInstruction | None) -> Value:
+        """Load each lane of a part of elements from an address of its own, or look it up in registers."""
+        stored, parts = _stored_parts(view.element_type)
+        table = self.table(of, linear) if of is not None else None
+        if table is not None:
+            self.looks_up = True
+            return table.look_up(self.index_value((linear - _start(linear)) * parts + part))
         f = self.function
-        index = self.index_value(linear)
-        if count < 2**31:
+        index = self.index_value(linear * parts + part)
+        if view.count * parts < 2**31:
             index = index.cast("trunc", I32)
-        pointers = f.offset(base, index, stored)
+        pointers = f.offset(view.pointer, index, stored)
         mask = self.lane_mask() if self.mask is not None else None
         return gather(stored.vector(self.lanes), pointers, mask)
+
+    def table(self, of: HloInstruction, linear: Index) -> Table | None:
+        """Return registers of the elements from the first one that lanes may read; None if they are many.
+
+        They are loaded once in a scope. Variables of the linear index may have no values as yet.
+        """
+        view, start = self.views[of], _start(linear)
+        offset = linear - start
+        count = offset.maximum() + 1
+        stored, parts = _stored_parts(view.element_type)
+        if linear.lane_coefficient or offset.minimum() < 0 or not view.is_bounded:
+            return None
+        if not fits_in_registers(self.function.target, count * parts, stored):
+            return None
+        if not _stays_inside(start, view.count - count):
+            return None
+        for scope in self.scopes:
+            if (of, start, count) in scope.tables:
+                return scope.tables[of, start, count]
+        pointer = self.function.offset(view.pointer, self.index_value(start * parts), stored)
+        table = self.scopes[-1].tables[of, start, count] = load_table(pointer, count * parts, stored)
+        return table
 
     def lane_mask(self) -> Value:
         """Return the mask as a vector."""
@@ -451,6 +489,17 @@ def _stays_inside(index: Index, last: int) -> bool:
     ends = [c * (v.trips - 1) for v, c in index.terms]
     low = index.constant + sum(min(0, end) for end in ends)
     return low >= 0 and index.constant + sum(max(0, end) for end in ends) <= last
+
+
+def _stored_parts(element_type: ElementType) -> tuple[Type, int]:
+    """Return the type in memory of the parts of an element, and their number."""
+    return storage_type(element_type), 2 if element_type.is_complex else 1
+
+
+def _start(linear: Index) -> Index:
+    """Return the part of an index on which all lanes agree."""
+    scalars = [(v, c) for v, c in linear.terms if isinstance(v.value, Value) and not v.value.type.lanes]
+    return Index(linear.constant, scalars)
 
 
 LeafRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], list[Element]]"

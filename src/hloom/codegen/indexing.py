@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hloom.codegen.bits import bits_of, from_bits, joined, lowest
 from hloom.codegen.llvm import I32, I64, Function, Value
+from hloom.codegen.tables import Table
 from hloom.codegen.types import Element, constant, parts, register_type, round_to, wrap
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.indexing import Indexing, Relocation, Stretches
@@ -28,6 +29,8 @@ Column: TypeAlias = "tuple[Value, Index, int, int, int]"
 """Every n-th element of a row."""
 Condition: TypeAlias = "tuple[Index, int] | frozenset[Value]"
 """A bounds check, or a conjunction."""
+Segment: TypeAlias = "tuple[HloInstruction, Index, int]"
+"""An array, the linear index of an element, and the number of elements from there on."""
 Division: TypeAlias = "tuple[Index, int]"
 """A dividend and a divisor."""
 
@@ -42,6 +45,7 @@ class Scope:
         conditions: bounds checks, and conjunctions of conditions.
         divisions: quotients and remainders of indices.
         relocations: indices of arrays, by scalar indices into stretches.
+        tables: adjacent elements of arrays in registers.
     """
 
     elements: dict[Key, Element] = field(default_factory=dict[Key, Element])
@@ -52,6 +56,7 @@ class Scope:
         default_factory=dict[Division, tuple[Index, Index]]
     )
     relocations: dict[Relocation, Index] = field(default_factory=dict[Relocation, Index])
+    tables: dict[Segment, Table] = field(default_factory=dict[Segment, Table])
 
 
 class EmittedIndexing(Indexing[Value, Element]):

@@ -28,6 +28,7 @@ from hloom.errors import plural
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
+from hloom.operations.control_flow import While
 from hloom.operations.gather_scatter import Gather
 from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import (
@@ -287,10 +288,13 @@ class _Pieces:
         self.emitters = [
             Elements(function, _lanes_within(lanes, piece.space), views) for piece in self.pieces
         ]
-        for elements in self.emitters:
+        for piece, elements in zip(self.pieces, self.emitters, strict=True):
             for scalar in parts.inputs:
                 if scalar.shape.rank == 0:
                     elements.element(scalar, ())
+            if elements.lanes and any(map(_looks_up, parts.members)):
+                accesses = accesses_of(parts.inputs, parts.roots, piece.space.indices)
+                emit_tables(elements, accesses, piece.space)
 
     def emit(self, targets: Sequence[View], begin: Value, end: Value, *, repeats: bool) -> None:
         """Emit the loops inside of the outer ones; ``begin`` and ``end`` bound an only loop."""
@@ -400,11 +404,27 @@ def _lanes_within(lanes: int, space: Space) -> int:
 
 
 def emit_steady(elements: Elements, accesses: Accesses, space: Space) -> None:
-    """Emit the indices and the elements that are invariant in the innermost loop."""
+    """Emit the indices, tables and elements that are invariant in the innermost loop."""
     for relocation in steady_relocations(accesses, space):
         elements.relocated(*relocation)
+    emit_tables(elements, accesses, space)
     for instruction, indices in steady_elements(accesses, space):
         elements.element(instruction, indices)
+
+
+def emit_tables(elements: Elements, accesses: Accesses, space: Space) -> None:
+    """Load tables in which a loop nest looks elements up, as far as the loops begun so far permit."""
+    ahead = {variable for variable in space.variables if variable.value is None}
+    for i, reads in accesses.reads.items():
+        for linear in sorted(reads, key=lambda index: (index.constant, len(index.terms))):
+            unknown = {variable for variable, _ in linear.terms if variable.value is None}
+            if unknown and ahead.isdisjoint(unknown):
+                elements.table(i, linear)
+
+
+def _looks_up(i: HloInstruction) -> bool:
+    """Return whether a member of a kernel may read elements at computed indices."""
+    return isinstance(i.operation, Gather | While)
 
 
 def _range(piece: Piece, space: Space, begin: Value, end: Value) -> tuple[Operand, Operand | None]:
@@ -439,8 +459,10 @@ def lanes_text(lanes: int) -> str:
 
 
 def form_of(lanes: int, *emitters: Elements) -> str:
-    """Return the lanes of a kernel for its report, and whether it prefetches."""
-    return lanes_text(lanes) + (", later steps prefetched" if any(e.prefetches for e in emitters) else "")
+    """Return the lanes of a kernel for its report, and whether it has tables in registers or prefetches."""
+    lookups = ", tables in registers" if any(e.looks_up for e in emitters) else ""
+    prefetches = ", later steps prefetched" if any(e.prefetches for e in emitters) else ""
+    return lanes_text(lanes) + lookups + prefetches
 
 
 def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:

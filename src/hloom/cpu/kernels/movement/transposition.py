@@ -137,7 +137,7 @@ class TiledElements(Elements):
         yield
         self.start = None
 
-    def load(self, view: View, indices: Indices) -> Element:
+    def load(self, view: View, indices: Indices, *, of: HloInstruction | None = None) -> Element:
         """Load the element of an array in memory."""
         linear = linearize(indices, view.dimensions)
         terms = dict(linear.terms)
@@ -145,7 +145,7 @@ class TiledElements(Elements):
         inside = linear.minimum() >= 0 and linear.maximum() < view.count
         plain = all(isinstance(v.value, Value) and not v.value.type.lanes for v in terms)
         if self.start is None or not apart or terms.get(self.tiling.across) != 1 or not (inside and plain):
-            return super().load(view, indices)
+            return super().load(view, indices, of=of)
         base = linear - Index.of(self.tiling.across)
         key = (view.pointer, base)
         if key not in self._tiles:
