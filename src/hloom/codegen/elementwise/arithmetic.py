@@ -121,6 +121,8 @@ def _extreme(which: str, x: Value, y: Value, element_type: ElementType) -> Value
     f = x.function
     if x.type.lanes or not x.type.is_float or f.target.architecture != "x86_64":
         return f.intrinsic(_name(which, element_type), x, y)
+    if x.type in (F32, F64) and has_avx512(f.target):
+        return x.compare("uno", y).select(math.nan, _scalar_range(x, y, 5 if which == "max" else 4))
     # MAXSS and MINSS return the second operand if both are zeros or one is NaN
     kind, is_first = make_type(f"i{8 * x.type.size}"), "ogt" if which == "max" else "olt"
     a = x.compare(is_first, y).select(x, y).bitcast(kind)
@@ -144,6 +146,15 @@ def _range(x: Value, y: Value, which: int) -> Value:
     extra = [f.constant(I32, 4)] if bits == 512 else []
     extremes = f.call(x.type, name, x, y, f.constant(I32, which), x, f.constant(mask_type, -1), *extra)
     return x.compare("uno", y).select(x + y, extremes)
+
+
+def _scalar_range(x: Value, y: Value, which: int) -> Value:
+    """Emit VRANGE of scalars; it ignores a NaN."""
+    f, lanes = x.function, 16 // x.type.size
+    name = f"llvm.x86.avx512.mask.range.{'ss' if x.type is F32 else 'sd'}"
+    a, b = x.splat(lanes), y.splat(lanes)
+    every, rounding = f.constant(I8, -1), f.constant(I32, 4)
+    return f.call(a.type, name, a, b, a, every, f.constant(I32, which), rounding).extract(0)
 
 
 def _name(which: str, element_type: ElementType) -> str:
