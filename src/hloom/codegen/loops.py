@@ -540,6 +540,12 @@ def _innermost(
     is_aligned: bool = True,
     repeats: bool = False,
 ) -> None:
+    if elements.lanes and (low, high) == (0, elements.lanes) and lane.trips == elements.lanes:
+        lane.is_lane, lane.value = True, elements.function.constant(I64, 0)
+        with elements.scope():
+            body()
+        lane.value = None
+        return
     if elements.lanes:
         first, limit = (elements.function.operand(I64, bound) for bound in (low, high))
         exact = is_aligned and lane.trips % elements.lanes == 0
