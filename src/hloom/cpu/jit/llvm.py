@@ -82,6 +82,12 @@ _OPTIONS: Final = (b"-enable-misched=false", b"-disable-post-ra", b"-disable-lsr
 """Disables passes of the code generator that cost most of its time and gained nothing on measured kernels.
 CodeGenPrepare, a third of the time, also joins the blocks into which `Function.split_block` divides code."""
 
+_ALIGNED_BRANCHES: Final = b"-x86-branches-within-32B-boundaries"
+_DECODING_AGAIN: Final = frozenset(("skylake", "skylake-avx512", "cascadelake"))
+"""Processors that decode lines of 32 bytes again, in every iteration, if a jump crosses or ends one: their
+microcode keeps such lines out of the cache of decoded instructions (Intel's erratum SKX102). Short loops took
+up to 1.8 times as long, by chance."""
+
 STRAIGHT: Final = Attribute("hloom-straight", "")
 """Attribute of functions without loops: each of their instructions runs once a call of the program."""
 
@@ -135,6 +141,8 @@ class _Library:
         self.InitializeNativeAsmPrinter()
         for option in _OPTIONS:
             self.SetCommandLine(b"hloom", option)
+        if self.text_of("GetHostCPUName") in _DECODING_AGAIN:
+            self.SetCommandLine(b"hloom", _ALIGNED_BRANCHES)
 
     def __getattr__(self, name: str) -> Callable[..., int | None]:
         raise AttributeError(name)
