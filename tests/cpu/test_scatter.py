@@ -172,6 +172,79 @@ def test_two_operands() -> None:
     ))  # fmt: skip
 
 
+ASCENDING = {
+    "with and without duplicates": lambda rng, n: rng.integers(-5, 605, n),
+    "many of one element": lambda rng, n: rng.choice([3, 300, 599], n, p=[0.05, 0.9, 0.05]),
+    "of one element": lambda rng, n: np.full(n, 17),
+    "all before the first element": lambda rng, n: rng.integers(-9, 0, n),
+    "all behind the last element": lambda rng, n: rng.integers(600, 609, n),
+    "of the second half": lambda rng, n: rng.integers(300, 600, n),
+}
+
+
+@pytest.mark.parametrize("index", ["s32", "u32", "s64", "u64"])
+@pytest.mark.parametrize("which", ASCENDING)
+def test_ascending_indices(which: str, index: str) -> None:
+    rng = np.random.default_rng(0)
+    places = np.sort(ASCENDING[which](rng, 5003).astype(DTYPES[index]))[:, None]
+    text = rows("f32", index, 600, 5003, 0, binary("add"))
+    check(text, draw(rng, "f32[600]"), places, draw(rng, "f32[5003]"))
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "c64", "u8", "f64"])
+@pytest.mark.parametrize("width", [3, 16, 40])
+def test_ascending_indices_of_rows(kind: str, width: int) -> None:
+    rng = np.random.default_rng(0)
+    places = np.sort(rng.integers(-5, 605, (4200, 1)).astype(np.int32), 0)
+    text = rows(kind, "s32", 600, 4200, width, binary("add", kind))
+    check(text, draw(rng, f"{kind}[600,{width}]"), places, draw(rng, f"{kind}[4200,{width}]"))
+
+
+@pytest.mark.parametrize("descent", [0, 511, 4100, 5001])
+def test_indices_that_ascend_but_in_one_place(descent: int) -> None:
+    rng = np.random.default_rng(0)
+    places = np.sort(rng.integers(0, 600, (5003, 1)).astype(np.int32), 0)
+    places[descent], places[descent + 1] = 599, 0
+    text = rows("f32", "s32", 600, 5003, 0, binary("add"))
+    text = text.replace("index_vector_dim=1", "index_vector_dim=1, indices_are_sorted=true")
+    check(text, draw(rng, "f32[600]"), places, draw(rng, "f32[5003]"))
+
+
+@pytest.mark.parametrize("f", [LATEST, *map(binary, ("maximum", "minimum", "multiply"))])
+@pytest.mark.parametrize("cells", [100, 600])
+def test_ascending_indices_and_combinations_of_special_values(f: str, cells: int) -> None:
+    rng = np.random.default_rng(0)
+    places = np.sort(rng.integers(0, cells, (33003, 1)).astype(np.int32), 0)
+    updates = rng.choice(np.array([0, -0.0, 1, -1], np.float32), 33003)
+    updates[rng.integers(0, 33003, 20)] = np.nan
+    check(rows("f32", "s32", cells, 33003, 0, f), np.zeros(cells, np.float32), places, updates)
+
+
+def test_lookups_in_tables_of_several_dimensions() -> None:
+    text = f"""{binary("add")}
+    ENTRY e {{
+      t = f32[30,40] parameter(0)
+      k = s32[5003,2] parameter(1)
+      h = s32[5003] parameter(2)
+      i = s32[5003,1] parameter(3)
+      g = f32[5003] gather(t, k), offset_dims={{}}, collapsed_slice_dims={{0,1}}, start_index_map={{1,0}},
+        index_vector_dim=1, slice_sizes={{1,1}}
+      hs = s32[5003,1] reshape(h)
+      n = s32[5003] gather(h, hs), offset_dims={{}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+        index_vector_dim=1, slice_sizes={{1}}
+      c = f32[5003] convert(n)
+      u = f32[5003] multiply(g, c)
+      o = f32[] constant(0)
+      x = f32[600] broadcast(o), dimensions={{}}
+      ROOT r = f32[600] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{0}},
+        scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=f
+    }}"""
+    rng = np.random.default_rng(0)
+    positions = rng.integers(-3, 50, (5003, 2)).astype(np.int32)
+    others = rng.integers(-9, 5009, 5003).astype(np.int32)
+    check(text, draw(rng, "f32[30,40]"), positions, others, rng.integers(-5, 605, (5003, 1)).astype(np.int32))
+
+
 @pytest.mark.parametrize("updates", [50, 5000])
 def test_indices_and_updates_that_are_computed(updates: int) -> None:
     text = f"""{binary("add")}

@@ -47,6 +47,29 @@ ENTRY main {
 """
 """A row that is computed where it is stored, in a copy of an argument; threads share both."""
 
+SEGMENTS = """
+HloModule segments
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = f32[7000] parameter(0)
+  u = f32[40000] parameter(1)
+  number = s32[40000] iota(), iota_dimension=0
+  six = s32[] constant(6)
+  sixes = s32[40000] broadcast(six), dimensions={}
+  segment = s32[40000] divide(number, sixes)
+  i = s32[40000,1] reshape(segment)
+  ROOT r = f32[7000] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+}
+"""
+"""Updates whose indices ascend; threads share the segments, and run several of them in turns."""
+
 
 def digests(threads: int, runs: int, directory: Path) -> dict[str, list[str]]:
     """Return the digests of the results of a directory's programs, for each run."""
@@ -73,6 +96,7 @@ def test_every_number_of_threads_gives_the_same_bits(threads: int, one_thread: d
 PROGRAMS = {
     "updates": (UPDATES, [[128, 1024], [128, 1040], [1024, 1040], [1024, 1040]]),
     "rows": (ROWS, [[5, 300, 1001], [1, 300, 1001]]),
+    "segments": (SEGMENTS, [[7000], [40000]]),
 }
 
 

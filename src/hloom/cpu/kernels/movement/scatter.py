@@ -1,14 +1,14 @@
 """Scatter: updates combined in place in row-major order, with vectors along each window.
 
 Threads share large scatters into single rows: each thread reads all indices, in vectors, compacts those in
-its partition of the operand, and applies these updates in order. Where updates are many and their order does
-not matter, see `scatter_copies`.
+its partition of the operand, and applies these updates in order. Where indices ascend, which every run
+tests, see `scatter_sorted`; where updates are many and their order does not matter, see `scatter_copies`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -31,9 +31,11 @@ from hloom.cpu.kernels.movement.scatter_copies import (
     emit_copies,
     scatters_into_copies,
 )
+from hloom.cpu.kernels.movement.scatter_lookups import looked_up, lookup_position, lookups
+from hloom.cpu.kernels.movement.scatter_sorted import SortedUpdates
 from hloom.cpu.kernels.movement.scatter_update import UPDATE_WORK, Update
 from hloom.cpu.program import KERNELS, SHARED_WORK, ProgramEmitter
-from hloom.ir.affine import Variable
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import parameter_number
@@ -42,7 +44,7 @@ from hloom.runtime.cores import thread_count
 
 LEAST_SHARED: Final = 4096
 """Number of updates from which a second pass over their indices pays."""
-CHUNK: Final = 1024
+CHUNK: Final = 256
 """Number of indices compacted before their updates are applied."""
 LANES: Final = 16
 MOST_SHARES: Final = 8
@@ -195,41 +197,73 @@ class _Kernel:
         return lanes >= LANES or (lanes > 0 and self.work >= LONG_WINDOW * windows)
 
     def emit_shared(self) -> LoopKernel:
+        """Emit the updates in the range, in streams if their indices ascend."""
+        last = self.batch[-1]
+        if len(self.batch) == len(self.indexed) == 1:
+            ascending = SortedUpdates(self.elements, self.i, self.variables, last)
+            with ascending.unless_sorted(self.begin, self.end, lambda: self.window(self.body.starts())):
+                self.emit_chunks()
+        else:
+            self.emit_chunks()
+        self.f.finish()
+        shares = min(max(thread_count(), 2), MOST_SHARES)
+        grain = -(-self.cells // shares // LANES) * LANES
+        return LoopKernel(self.name, self.cells, grain, self.work)
+
+    def emit_chunks(self) -> None:
         """Emit chunks of indices: compact those in the range, and apply their updates."""
         f = self.f
         last = self.batch[-1]
         start_areas = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
         numbers = f.allocate(I32, CHUNK + LANES)
+        positions = {g: f.allocate(I32, CHUNK + LANES) for g in self.lookups()}
         limit = f.constant(I64, last.trips)
         outer = outer_loops(f, self.batch[:-1])
         with outer, self.elements.scope(), f.loop(0, last.trips, CHUNK) as chunk:
             top = f.intrinsic("smin", chunk.index + CHUNK, limit)
-            count = self.keep(chunk.index, top, start_areas, numbers)
+            count = self.keep(chunk.index, top, (start_areas, numbers, positions))
             with f.loop(0, count) as loop, self.elements.scope():
                 last.value = self.kept_number(numbers, loop.index)
                 starts = {
                     d: self.kept_number(area, loop.index)
                     for d, area in zip(self.indexed, start_areas, strict=True)
                 }
+                here = tuple(map(Index.of, self.variables))
+                for g, area in positions.items():
+                    element = looked_up(self.elements, g, self.kept_number(area, loop.index))
+                    self.elements.know(g, here, element)
                 self.window(starts)
             last.value = None
-        f.finish()
-        shares = min(max(thread_count(), 2), MOST_SHARES)
-        grain = -(-self.cells // shares // LANES) * LANES
-        return LoopKernel(self.name, self.cells, grain, self.work)
+
+    def lookups(self) -> list[HloInstruction]:
+        """Return the gathers whose positions are compacted."""
+        if self.operation.update_window_dims:
+            return []
+        count = len(self.operands)
+        return list(dict.fromkeys(g for u in self.i.operands[count + 1 :] for g in lookups(u, self.views)))
 
     def kept_number(self, place: Value, index: Value) -> Value:
         """Load a compacted start index."""
         return self.f.load(I32, self.f.offset(place, index, I32)).cast("zext", I64)
 
-    def keep(self, low: Value, high: Value, kept: Sequence[Value], numbers: Value) -> Value:
-        """Compact the starts and numbers of a chunk's updates that lie in the range; return their number."""
+    def keep(
+        self,
+        low: Value,
+        high: Value,
+        areas: tuple[Sequence[Value], Value, Mapping[HloInstruction, Value]],
+    ) -> Value:
+        """Compact what is known of a chunk's updates that lie in the range; return their number.
+
+        This is their starts, their numbers, and the positions of their lookups.
+        """
+        kept, numbers, positions = areas
         f, lanes = self.f, compaction_lanes(self.f.target)
         last = self.batch[-1]
         wide = Variable(last.extent, "w")
         wide.is_lane = True
         e = Elements(f, lanes, self.views)
-        body = Update(e, self.i, [], [wide if v is last else v for v in self.variables])
+        variables = [wide if v is last else v for v in self.variables]
+        body, here = Update(e, self.i, [], variables), tuple(map(Index.of, variables))
         steps = f.constant(I32.vector(lanes), list(range(lanes)))
         first = self.begin.cast("trunc", I32).splat(lanes)
         count = (self.end - self.begin).cast("trunc", I32).splat(lanes)
@@ -247,10 +281,12 @@ class _Kernel:
                 mine = (cell - first).compare("ult", count) & inside
                 if e.mask is not None:
                     mine = mine & e.lane_mask()
+                in_tables = [(area, lookup_position(e, g, here)) for g, area in positions.items()]
             number = loop.index.cast("trunc", I32).splat(lanes) + steps
             for area, vector in [
                 *((p, starts[d]) for d, p in zip(self.indexed, kept, strict=True)),
                 (numbers, number),
+                *in_tables,
             ]:
                 f.store(compress(vector, mine), f.offset(area, loop.values[0], I32))
             bits = mine.bitcast(make_type(f"i{lanes}"))

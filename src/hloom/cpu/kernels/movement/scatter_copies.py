@@ -8,6 +8,7 @@ does the order of rounded sums.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Final
 
@@ -17,6 +18,7 @@ from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, I64, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, outer_loops, vector_lanes, work_for_each
 from hloom.codegen.types import constant, storage_bytes
+from hloom.cpu.kernels.movement.scatter_sorted import STREAMS
 from hloom.cpu.kernels.movement.scatter_update import UPDATE_WORK, Update
 from hloom.cpu.program import SHARED_WORK
 from hloom.ir.affine import Index, Variable
@@ -78,16 +80,39 @@ def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
         low = share.index * size
         high = f.intrinsic("smin", low + size, f.constant(I64, shared.trips))
         update = Update(elements, scatter, [copy], variables)
-        loops = [shared, *(v for v in batch if v is not shared)]
-        with outer_loops(f, loops, low, high), elements.scope():
+
+        def run() -> None:
             starts = update.starts()
             inside = update.inside(starts)
             with nullcontext() if inside is None else f.when(inside), elements.scope():
                 window = [v for v in variables if v not in batch]
                 loop_nest(elements, window, lambda: update.run(starts))
+
+        others = [v for v in batch if v is not shared]
+        if others:
+            with outer_loops(f, [shared, *others], low, high), elements.scope():
+                run()
+        else:
+            _emit_streams(elements, shared, (low, high), run)
     f.finish()
     for_each = UPDATE_WORK + work_for_each([m for m in plan.parts.members if m is not scatter])
     return LoopKernel(name, SHARES, 1, for_each * updates.element_count, f"{SHARES} copies")
+
+
+def _emit_streams(
+    elements: Elements, shared: Variable, bounds: tuple[Value, Value], run: Callable[[], None]
+) -> None:
+    """Emit the updates of a share: one of each of its streams in turns; see `scatter_sorted`."""
+    f, (low, high) = elements.function, bounds
+    length = -(-shared.trips // (SHARES * STREAMS))
+    exact = shared.trips % (SHARES * STREAMS) == 0
+    with f.loop(0, length) as step:
+        for stream in range(STREAMS):
+            number = low + step.index + stream * length
+            with nullcontext() if exact else f.when(number.compare("slt", high)), elements.scope():
+                shared.value = number
+                run()
+    shared.value = None
 
 
 def emit_combination(module: Module, name: str, scatter: HloInstruction) -> LoopKernel:

@@ -1,0 +1,57 @@
+"""Lookups: gathers of single elements among a scatter's updates, as in a product with a sparse matrix.
+
+Their positions are computed in vectors and compacted with the indices of the scatter: an update then loads
+its element without wrapping and clamping an index of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+from hloom.analysis.instructions import operation_of
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.llvm import I32, Value
+from hloom.codegen.types import Element
+from hloom.ir.affine import Indices
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.gather_scatter import Gather
+
+MOST_LOOKUPS: Final = 4
+"""Gathers of an update whose positions are compacted; each has an area of stack memory."""
+
+
+def lookups(update: HloInstruction, arrays: Container[HloInstruction]) -> list[HloInstruction]:
+    """Return gathers of single elements of arrays that an update at the same index is computed from."""
+    members, waiting = {update: None}, [update]
+    while waiting:
+        i = waiting.pop()
+        for o in i.operands if i.operation.elementwise and i not in arrays else ():
+            if o.shape.dimensions == update.shape.dimensions and o not in members:
+                members[o] = None
+                waiting.append(o)
+    return [i for i in members if i not in arrays and _looks_up(i, arrays)][:MOST_LOOKUPS]
+
+
+def _looks_up(i: HloInstruction, arrays: Container[HloInstruction]) -> bool:
+    if not isinstance(i.operation, Gather) or i.operation.offset_dims or 0 in i.operation.slice_sizes:
+        return False
+    table, indices = i.operands
+    return table in arrays and table is not indices and table.shape.element_count < 1 << 31
+
+
+def lookup_position(e: Elements, gather: HloInstruction, indices: Indices) -> Value:
+    """Emit the positions of gathered elements in their table, in lanes of 32 bits."""
+    table = gather.operands[0]
+    steps = operation_of(gather, Gather).element(e, gather, indices)
+    read = next(steps)
+    while read.instruction is not table:
+        read = steps.send(e.read(read))
+    return e.wide(e.index_value(e.views[table].linear(read.indices))).cast("trunc", I32)
+
+
+def looked_up(e: Elements, gather: HloInstruction, position: Value) -> Element:
+    """Load the element of a table at a position."""
+    table = e.views[gather.operands[0]]
+    row = View(table.pointer, table.element_type, (table.count,))
+    return e.load(row, (e.opaque(position, table.count),))
