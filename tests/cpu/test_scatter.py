@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import hloom
+from hloom.evaluate.evaluator import Evaluator
 from tests import agreement
 from tests.evaluation import parse
 from tests.native_runs import Native, agree, draw
+from tests.processors import PROCESSORS, runs_here
 from tests.reducers import binary
 
 DTYPES = {"s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "u8": "u1", "s8": "i1", "s16": "i2"}
@@ -189,6 +191,21 @@ def test_ascending_indices(which: str, index: str) -> None:
     places = np.sort(ASCENDING[which](rng, 5003).astype(DTYPES[index]))[:, None]
     text = rows("f32", index, 600, 5003, 0, binary("add"))
     check(text, draw(rng, "f32[600]"), places, draw(rng, "f32[5003]"))
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("width", [0, 40])
+@pytest.mark.parametrize("ascend", [True, False])
+def test_every_processor_tests_whether_indices_ascend(processor: str, width: int, ascend: bool) -> None:
+    if not runs_here(processor):
+        pytest.skip(f"this machine is no {processor}")
+    text = rows("f32", "s32", 600, 5003, width, binary("add"))
+    x, places, u = arrays("f32", "s32", 600, 5003, width)
+    places = np.sort(places, 0) if ascend else places
+    module = parse(text)
+    agreement.same(
+        Native(module, PROCESSORS[processor])(x, places, u), Evaluator().run(module.entry, [x, places, u])
+    )
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "c64", "u8", "f64"])

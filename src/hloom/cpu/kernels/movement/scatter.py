@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -128,16 +129,17 @@ class _Kernel:
         if by_batch:
             loops = [self.batch[0], *(v for v in loops if v is not self.batch[0])]
         with outer_loops(self.f, loops, begin, end), self.elements.scope():
-            starts = self.body.starts()
-            inside = self.body.inside(starts)
-            if inside is None:
-                self.window(starts)
-            else:
-                with self.f.when(inside), self.elements.scope():
-                    self.window(starts)
+            self.update()
         self.f.finish()
         trips = self.batch[0].trips if by_batch else 1
         return LoopKernel(self.name, trips, 1, self.work, lanes_text(self.elements.lanes))
+
+    def update(self) -> None:
+        """Emit one window, if it lies inside the operand."""
+        starts = self.body.starts()
+        inside = self.body.inside(starts)
+        with nullcontext() if inside is None else self.f.when(inside), self.elements.scope():
+            self.window(starts)
 
     def _order_matters(self) -> bool:
         """Return whether window after window is another order than the row-major order of the updates.
@@ -181,7 +183,7 @@ class _Kernel:
         batch = [v.trips for v in self.batch]
         return (
             self.work >= SHARED_WORK
-            and self.compaction_pays()
+            and (self.compaction_pays() or self.tests_order())
             and 1 <= len(self.indexed) <= 3
             and not operation.input_batching_dims
             and all(d in operation.inserted_window_dims for d in self.indexed)
@@ -196,19 +198,32 @@ class _Kernel:
         windows = math.prod(v.trips for v in self.batch)
         return lanes >= LANES or (lanes > 0 and self.work >= LONG_WINDOW * windows)
 
+    def tests_order(self) -> bool:
+        """Return whether each run tests if indices ascend."""
+        return len(self.batch) == len(self.indexed) == 1 and compaction_lanes(self.f.target) > 0
+
     def emit_shared(self) -> LoopKernel:
         """Emit the updates in the range, in streams if their indices ascend."""
         last = self.batch[-1]
-        if len(self.batch) == len(self.indexed) == 1:
+        if self.tests_order():
             ascending = SortedUpdates(self.elements, self.i, self.variables, last)
             with ascending.unless_sorted(self.begin, self.end, lambda: self.window(self.body.starts())):
-                self.emit_chunks()
+                self.emit_unsorted()
         else:
-            self.emit_chunks()
+            self.emit_unsorted()
         self.f.finish()
         shares = min(max(thread_count(), 2), MOST_SHARES)
         grain = -(-self.cells // shares // LANES) * LANES
         return LoopKernel(self.name, self.cells, grain, self.work)
+
+    def emit_unsorted(self) -> None:
+        """Emit the updates in the range; all of them in the first range where compaction does not pay."""
+        if self.compaction_pays():
+            self.emit_chunks()
+            return
+        is_first = self.begin.compare("eq", 0)
+        with self.f.when(is_first), outer_loops(self.f, self.batch), self.elements.scope():
+            self.update()
 
     def emit_chunks(self) -> None:
         """Emit chunks of indices: compact those in the range, and apply their updates."""
