@@ -237,7 +237,8 @@ def test_ascending_indices_and_combinations_of_special_values(f: str, cells: int
     check(rows("f32", "s32", cells, 33003, 0, f), np.zeros(cells, np.float32), places, updates)
 
 
-def test_lookups_in_tables_of_several_dimensions() -> None:
+@pytest.mark.parametrize("ascend", [True, False])
+def test_lookups_in_tables_of_several_dimensions(ascend: bool) -> None:
     text = f"""{binary("add")}
     ENTRY e {{
       t = f32[30,40] parameter(0)
@@ -259,7 +260,9 @@ def test_lookups_in_tables_of_several_dimensions() -> None:
     rng = np.random.default_rng(0)
     positions = rng.integers(-3, 50, (5003, 2)).astype(np.int32)
     others = rng.integers(-9, 5009, 5003).astype(np.int32)
-    check(text, draw(rng, "f32[30,40]"), positions, others, rng.integers(-5, 605, (5003, 1)).astype(np.int32))
+    places = rng.integers(-5, 605, (5003, 1)).astype(np.int32)
+    places = np.sort(places, 0) if ascend else places
+    check(text, draw(rng, "f32[30,40]"), positions, others, places)
 
 
 @pytest.mark.parametrize("updates", [50, 5000])

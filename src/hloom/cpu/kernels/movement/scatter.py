@@ -8,7 +8,7 @@ tests, see `scatter_sorted`; where updates are many and their order does not mat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -32,7 +32,7 @@ from hloom.cpu.kernels.movement.scatter_copies import (
     emit_copies,
     scatters_into_copies,
 )
-from hloom.cpu.kernels.movement.scatter_lookups import looked_up, lookup_position, lookups
+from hloom.cpu.kernels.movement.scatter_lookups import Lookups, lookups
 from hloom.cpu.kernels.movement.scatter_sorted import SortedUpdates
 from hloom.cpu.kernels.movement.scatter_update import UPDATE_WORK, Update
 from hloom.cpu.program import KERNELS, SHARED_WORK, ProgramEmitter
@@ -206,7 +206,7 @@ class _Kernel:
         """Emit the updates in the range, in streams if their indices ascend."""
         last = self.batch[-1]
         if self.tests_order():
-            ascending = SortedUpdates(self.elements, self.i, self.variables, last)
+            ascending = SortedUpdates(self.elements, self.i, self.variables, last, self.lookups())
             with ascending.unless_sorted(self.begin, self.end, lambda: self.window(self.body.starts())):
                 self.emit_unsorted()
         else:
@@ -231,7 +231,7 @@ class _Kernel:
         last = self.batch[-1]
         start_areas = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
         numbers = f.allocate(I32, CHUNK + LANES)
-        positions = {g: f.allocate(I32, CHUNK + LANES) for g in self.lookups()}
+        positions = Lookups(self.elements, self.lookups(), CHUNK + LANES)
         limit = f.constant(I64, last.trips)
         outer = outer_loops(f, self.batch[:-1])
         with outer, self.elements.scope(), f.loop(0, last.trips, CHUNK) as chunk:
@@ -243,10 +243,7 @@ class _Kernel:
                     d: self.kept_number(area, loop.index)
                     for d, area in zip(self.indexed, start_areas, strict=True)
                 }
-                here = tuple(map(Index.of, self.variables))
-                for g, area in positions.items():
-                    element = looked_up(self.elements, g, self.kept_number(area, loop.index))
-                    self.elements.know(g, here, element)
+                positions.know(tuple(map(Index.of, self.variables)), loop.index)
                 self.window(starts)
             last.value = None
 
@@ -265,7 +262,7 @@ class _Kernel:
         self,
         low: Value,
         high: Value,
-        areas: tuple[Sequence[Value], Value, Mapping[HloInstruction, Value]],
+        areas: tuple[Sequence[Value], Value, Lookups],
     ) -> Value:
         """Compact what is known of a chunk's updates that lie in the range; return their number.
 
@@ -296,7 +293,7 @@ class _Kernel:
                 mine = (cell - first).compare("ult", count) & inside
                 if e.mask is not None:
                     mine = mine & e.lane_mask()
-                in_tables = [(area, lookup_position(e, g, here)) for g, area in positions.items()]
+                in_tables = positions.positions(e, here)
             number = loop.index.cast("trunc", I32).splat(lanes) + steps
             for area, vector in [
                 *((p, starts[d]) for d, p in zip(self.indexed, kept, strict=True)),

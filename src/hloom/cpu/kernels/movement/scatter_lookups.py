@@ -6,13 +6,12 @@ its element without wrapping and clamping an index of its own.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I32, Value
-from hloom.codegen.types import Element
+from hloom.codegen.llvm import I32, I64, Value
 from hloom.ir.affine import Indices
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Gather
@@ -40,18 +39,32 @@ def _looks_up(i: HloInstruction, arrays: Container[HloInstruction]) -> bool:
     return table in arrays and table is not indices and table.shape.element_count < 1 << 31
 
 
-def lookup_position(e: Elements, gather: HloInstruction, indices: Indices) -> Value:
-    """Emit the positions of gathered elements in their table, in lanes of 32 bits."""
+class Lookups:
+    """The positions that gathers of some updates look up, in stack memory."""
+
+    def __init__(self, e: Elements, gathers: Sequence[HloInstruction], count: int) -> None:
+        self._e = e
+        self._areas: dict[HloInstruction, Value] = {g: e.function.allocate(I32, count) for g in gathers}
+
+    def positions(self, e: Elements, indices: Indices) -> list[tuple[Value, Value]]:
+        """Emit the positions for a vector of updates, in lanes of 32 bits; return each with its area."""
+        return [(area, _position(e, g, indices)) for g, area in self._areas.items()]
+
+    def know(self, indices: Indices, number: Value) -> None:
+        """Use the elements at the positions with a number as those of the gathers at an index."""
+        f = self._e.function
+        for gather, area in self._areas.items():
+            table = self._e.views[gather.operands[0]]
+            position = f.load(I32, f.offset(area, number, I32)).cast("zext", I64)
+            row = View(table.pointer, table.element_type, (table.count,))
+            element = self._e.load(row, (self._e.opaque(position, table.count),))
+            self._e.know(gather, indices, element)
+
+
+def _position(e: Elements, gather: HloInstruction, indices: Indices) -> Value:
     table = gather.operands[0]
     steps = operation_of(gather, Gather).element(e, gather, indices)
     read = next(steps)
     while read.instruction is not table:
         read = steps.send(e.read(read))
     return e.wide(e.index_value(e.views[table].linear(read.indices))).cast("trunc", I32)
-
-
-def looked_up(e: Elements, gather: HloInstruction, position: Value) -> Element:
-    """Load the element of a table at a position."""
-    table = e.views[gather.operands[0]]
-    row = View(table.pointer, table.element_type, (table.count,))
-    return e.load(row, (e.opaque(position, table.count),))

@@ -13,15 +13,20 @@ from typing import Final
 
 from hloom.codegen.compaction import compaction_lanes
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I1, I64, Value, make_type
+from hloom.codegen.llvm import I1, I32, I64, Value, make_type
 from hloom.codegen.llvm.structured import LocalVariable, choose, repeat
+from hloom.cpu.kernels.movement.scatter_lookups import Lookups
 from hloom.cpu.kernels.movement.scatter_update import Update
-from hloom.ir.affine import Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 
 STREAMS: Final = 4
 """Streams of a thread. What an update stores can be loaded, and a sum added to it, some ten cycles later; an
 update takes two or three if it waits for none. With eight streams a sum takes 0.96 of the time."""
+TURNS: Final = 64
+"""Turns of the streams whose lookups are computed in advance."""
+LANES: Final = 16
+"""Most lanes of a vector of indices."""
 BLOCK: Final = 512
 """Indices that are compared before the next test whether all ascend."""
 
@@ -33,10 +38,19 @@ class SortedUpdates:
         variable: the number of an update.
     """
 
-    def __init__(self, e: Elements, i: HloInstruction, variables: list[Variable], variable: Variable) -> None:
+    def __init__(
+        self,
+        e: Elements,
+        i: HloInstruction,
+        variables: list[Variable],
+        variable: Variable,
+        gathers: list[HloInstruction],
+    ) -> None:
         self._e, self._f, self.variable = e, e.function, variable
         self._scatter, self._variables = i, variables
         self._bounds = self._f.allocate(I64, STREAMS + 1)
+        self._gathers = gathers
+        self._lookups = [Lookups(e, gathers, TURNS + LANES) for _ in range(STREAMS)]
 
     @contextmanager
     def unless_sorted(self, begin: Value, end: Value, update: Callable[[], None]) -> Generator[None]:
@@ -61,11 +75,8 @@ class SortedUpdates:
 
     def _ascend(self, low: Value, high: Value) -> Value:
         """Emit the comparisons of the indices in [low, high) with their successors, in vectors."""
-        f, lanes = self._f, compaction_lanes(self._f.target)
-        wide = Variable(self.variable.extent, "w")
-        wide.is_lane = True
-        e = Elements(f, lanes, self._e.views)
-        update = Update(e, self._scatter, [], [wide if v is self.variable else v for v in self._variables])
+        f, (e, wide, variables) = self._f, self._vectors()
+        update, lanes = Update(e, self._scatter, [], variables), e.lanes
         last = f.constant(I64, self.variable.trips - 1 - lanes)
         with f.loop(low, high, lanes, [f.constant(I1.vector(lanes), 1)]) as loop:
             first = f.intrinsic("smin", loop.index, last)
@@ -78,12 +89,17 @@ class SortedUpdates:
             loop.next(loop.values[0] & indices[0].compare("sle" if is_signed else "ule", indices[1]))
         return loop.values[0].bitcast(make_type(f"i{lanes}")).compare("eq", -1)
 
+    def _vectors(self) -> tuple[Elements, Variable, list[Variable]]:
+        """Return what emits vectors of updates, the number of the first one, and the index in the updates."""
+        wide = Variable(self.variable.extent, "w")
+        wide.is_lane = True
+        e = Elements(self._f, compaction_lanes(self._f.target), self._e.views)
+        return e, wide, [wide if v is self.variable else v for v in self._variables]
+
     def _start(self, number: Value) -> Value:
         """Emit the index of an update."""
-        with self._e.scope():
-            self.variable.value = number
+        with self._at(number):
             (start,) = Update(self._e, self._scatter, [], self._variables).starts().values()
-        self.variable.value = None
         return start
 
     def _first(self, start: Value) -> Value:
@@ -113,18 +129,38 @@ class SortedUpdates:
             length = end - f.load(I64, self._bound(stream.index - 1))
             shortest.set(f.intrinsic("smin", shortest.get(), length))
         firsts = [f.load(I64, self._bound(stream)) for stream in range(STREAMS)]
-        with f.loop(0, shortest.get()) as step:
-            for first in firsts:
-                self._update(first + step.index, update)
+        with f.loop(0, shortest.get(), TURNS) as turns:
+            end = f.intrinsic("smin", turns.index + TURNS, shortest.get())
+            for first, lookups in zip(firsts, self._lookups, strict=True) if self._gathers else ():
+                self._look_up(first + turns.index, first + end, lookups)
+            with f.loop(turns.index, end) as step:
+                for first, lookups in zip(firsts, self._lookups, strict=True):
+                    with self._at(first + step.index) as indices:
+                        lookups.know(indices, step.index - turns.index)
+                        update()
         with f.loop(0, STREAMS) as stream:
             first = f.load(I64, self._bound(stream.index)) + shortest.get()
-            with f.loop(first, f.load(I64, self._bound(stream.index + 1))) as loop:
-                self._update(loop.index, update)
+            end = f.load(I64, self._bound(stream.index + 1))
+            with f.loop(first, end) as loop, self._at(loop.index):
+                update()
 
-    def _update(self, number: Value, update: Callable[[], None]) -> None:
+    def _look_up(self, low: Value, high: Value, lookups: Lookups) -> None:
+        """Store the positions of the lookups of the updates in [low, high), in vectors."""
+        f, (e, wide, variables) = self._f, self._vectors()
+        with f.loop(low, high, e.lanes) as loop, e.scope():
+            wide.value = loop.index
+            remaining = (high - loop.index).cast("trunc", I32).splat(e.lanes)
+            numbers = f.constant(I32.vector(e.lanes), list(range(e.lanes)))
+            with e.masked(numbers.compare("ult", remaining)):
+                for area, position in lookups.positions(e, tuple(map(Index.of, variables))):
+                    f.store(position, f.offset(area, loop.index - low, I32))
+
+    @contextmanager
+    def _at(self, number: Value) -> Generator[Indices]:
+        """Emit the update with a number, whose index in the updates is passed."""
         with self._e.scope():
             self.variable.value = number
-            update()
+            yield tuple(map(Index.of, self._variables))
             self.variable.value = None
 
     def _bound(self, stream: Value | int) -> Value:
