@@ -16,6 +16,29 @@ def spread(number: str, kind: str = "T") -> str:
     return f"n = {kind}[] constant({number}); c = {kind}[40] broadcast(n), dimensions={{}}; "
 
 
+def divided(divisor: str) -> str:
+    """``z`` and ``m``: zeros, and the remainders of x and a number."""
+    zeros = "o = T[] constant(0); z = T[40] broadcast(o), dimensions={}; "
+    return spread(divisor) + zeros + "m = T[40] remainder(x, c); "
+
+
+def quotient_rounded_down(divisor: str) -> str:
+    """``x // c``, with a correction of the quotient that is rounded towards zero."""
+    return divided(divisor) + (
+        "q = T[40] divide(x, c); u = T[] constant(-1); ones = T[40] broadcast(u), dimensions={}; "
+        "less = T[40] add(q, ones); a = pred[40] compare(x, z), direction=LT; "
+        "b = pred[40] compare(m, z), direction=NE; p = pred[40] and(a, b); r = T[40] select(p, less, q)"
+    )
+
+
+def remainder_rounded_down(divisor: str) -> str:
+    """``x % c``, with a correction of the remainder that has the sign of x."""
+    return divided(divisor) + (
+        "p = pred[40] compare(m, z), direction=LT; s = T[40] add(m, c); r = T[40] select(p, s, m)"
+    )
+
+
+SIGNED = ("s8", "s16", "s32", "s64", "s4")
 X = "x: T[40]"
 XY = "x: T[40], y: T[40]"
 
@@ -155,6 +178,35 @@ EXAMPLES = {
                     f"p = pred[40] compare(s, c), direction={d}; r = T[40] select(p, x, m)", REAL)
         for bounded, directions in (("maximum", ("GT", "LE")), ("minimum", ("LT", "GE"))) for d in directions
     ],
+    "compare_of_sign": [
+        Example(X, spread(n) + f"s = T[40] sign(x); r = pred[40] compare(s, c), direction={d}", SIGNED)
+        for n in ("-1", "0", "1") for d in ("EQ", "NE")
+    ] + [
+        Example(X, spread("0") + "s = T[40] sign(x); r = pred[40] compare(s, c), direction=GE", SIGNED)
+    ],
+    "less_and_unequal": [
+        Example(XY, f"a = pred[40] compare(x, y), direction={d}; b = pred[40] compare(x, y), direction=NE; "
+                    f"r = pred[40] and({operands})", REAL)
+        for d in ("LT", "GT", "LE", "GE") for operands in ("a, b", "b, a")
+    ] + [
+        Example(XY, "a = pred[40] compare(x, y), direction=LE, type=TOTALORDER; "
+                    "b = pred[40] compare(x, y), direction=NE, type=TOTALORDER; r = pred[40] and(a, b)",
+                FLOATS),
+    ],
+    "sign_of_indivisible": [
+        Example(XY, bound + f"a = pred[40] compare(x, c), direction={d}; z = T[] constant(0); "
+                    "zeros = T[40] broadcast(z), dimensions={}; m = T[40] remainder(x, y); "
+                    f"b = pred[40] compare(m, zeros), direction=NE; r = pred[40] and({operands})", SIGNED)
+        for bound, d in ((spread("1"), "LT"), (spread("-1"), "GT")) for operands in ("a, b", "b, a")
+    ],
+    "quotient_by_power_of_two": [
+        Example(X, quotient_rounded_down(n), types)
+        for n, types in (("1", SIGNED), ("4", SIGNED), ("64", SIGNED[:4]), ("16384", ("s32",)))
+    ],
+    "remainder_by_power_of_two": [
+        Example(X, remainder_rounded_down(n), types)
+        for n, types in (("1", SIGNED), ("4", SIGNED), ("64", SIGNED[:4]), ("16384", ("s32",)))
+    ],
     "not_of_compare": [
         Example(XY, f"a = pred[40] compare(x, y), direction={d}; r = pred[40] not(a)", INTEGERS)
         for d in ("EQ", "NE", "LT", "GT", "LE", "GE")
@@ -247,6 +299,12 @@ REFUSED = {
     ],
     "power_as_products": [Example(X, spread("0.5") + "r = T[40] power(x, c)", FLOATS)],
     "compare_with_itself": [Example(X, "r = pred[40] compare(x, x), direction=EQ", (*FLOATS, "c64"))],
+    "compare_of_sign": [
+        Example(X, spread("1") + "s = T[40] sign(x); r = pred[40] compare(s, c), direction=NE", FLOATS),
+        Example(X, spread("1") + "s = T[40] sign(x); r = pred[40] compare(s, c), direction=LT", SIGNED),
+    ],
+    "quotient_by_power_of_two": [Example(X, quotient_rounded_down(n), SIGNED) for n in ("3", "-4", "0")],
+    "remainder_by_power_of_two": [Example(X, remainder_rounded_down(n), SIGNED) for n in ("3", "-4", "0")],
     "not_of_compare": [
         Example(XY, f"a = pred[40] compare(x, y), direction={d}; r = pred[40] not(a)",
                 FLOATS) for d in ("LT", "GE")

@@ -81,7 +81,7 @@ UNRULY: Final = {
         "in-place-accumulation previous-value-updates while-loop-components while-loop-gather-code-motion "
         "while-loop-skewing"
     ),
-    "depends on ranges of values": "integer-range-simplifier",
+    "depends on ranges of values": "integer-range-simplifier integer-division",
     "expansions, and other changes of how values are computed": "",
 }
 """Passes without rules, by what they do."""

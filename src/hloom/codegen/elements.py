@@ -18,7 +18,6 @@ from hloom.codegen.llvm import I32, I64, Function, Type, Value
 from hloom.codegen.llvm.memory import gather, masked_load, masked_store, prefetch, scatter
 from hloom.codegen.llvm.values import select_lanes, stage_of
 from hloom.codegen.registry import enters
-from hloom.codegen.tables import Table, fits_in_registers, load_table
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type, to_storage
 from hloom.errors import HloError
 from hloom.ir.affine import Index, Indices, Variable, linearize
@@ -32,6 +31,7 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
+    from hloom.codegen.tables import Table
     from hloom.ir.computation import HloComputation
     from hloom.ir.instruction import HloInstruction
 
@@ -408,6 +408,8 @@ class Elements(EmittedIndexing):
 
         They are loaded once in a scope. Variables of the linear index may have no values as yet.
         """
+        from hloom.codegen.tables import fits_in_registers, load_table  # programs without gathers need none
+
         view, start = self.views[of], _start(linear)
         offset = linear - start
         count = offset.maximum() + 1

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hloom.codegen.bits import bits_of, from_bits, joined, lowest
 from hloom.codegen.llvm import I32, I64, Function, Value
-from hloom.codegen.tables import Table
 from hloom.codegen.types import Element, constant, parts, register_type, round_to, wrap
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.indexing import Indexing, Relocation, Stretches
@@ -19,6 +18,7 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.literal import Literal
 
 if TYPE_CHECKING:
+    from hloom.codegen.tables import Table
     from hloom.ir.instruction import HloInstruction
 
 Key: TypeAlias = "tuple[HloInstruction, Indices, Value | None]"
@@ -56,7 +56,7 @@ class Scope:
         default_factory=dict[Division, tuple[Index, Index]]
     )
     relocations: dict[Relocation, Index] = field(default_factory=dict[Relocation, Index])
-    tables: dict[Segment, Table] = field(default_factory=dict[Segment, Table])
+    tables: dict[Segment, Table] = field(default_factory=dict[Segment, "Table"])
 
 
 class EmittedIndexing(Indexing[Value, Element]):

@@ -71,7 +71,7 @@ from hloom.passes.simplify.conditional_simplifier import ConditionalSimplifier
 from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.simplify.indexing_simplifiers import GatherSimplifier, ScatterSimplifier, SortSimplifier
-from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
+from hloom.passes.simplify.integer_range_simplifier import IntegerDivision, IntegerRangeSimplifier
 from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
 
 # What the kernels of products accept; their modules are imported for the first program with a product.
@@ -184,6 +184,7 @@ CPU_PIPELINE: Final = Pipeline(
         WhileLoopDotLayout(),
         WhileLoopGatherCodeMotion(),
         WhileLoopInvariantCodeMotion(),
+        IntegerDivision(),
         CommonSubexpressionElimination(),
         AttentionGradient(has_row_kernel),
         WhileLoopTripCountAnnotator(),

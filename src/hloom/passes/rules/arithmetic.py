@@ -6,11 +6,11 @@ Complex numbers are excluded unless stated: their products mix infinities and ze
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from hloom.analysis.instructions import splat
+from hloom.analysis.instructions import operation_of, splat
 from hloom.analysis.values import has_no_negative_zero, has_sign, is_all, is_ieee, number, uniform
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY, Operation
@@ -40,6 +40,9 @@ from hloom.shape.element_type import F32, F64, ElementType
 from hloom.shape.float_format import float_format
 
 RULES: Final = RuleFamily("arithmetic")
+
+Division: TypeAlias = "tuple[HloInstruction, int]"
+"""A dividend, which has a sign, and a positive divisor."""
 
 COMMUTATIVE: Final = tuple(operation for operation in REGISTRY.values() if operation.commutative)
 LARGEST_POWER: Final = 4
@@ -350,6 +353,96 @@ def power_by_root(i: HloInstruction, power: Power) -> HloInstruction | None:
         return w.op(Select(), infinite, w.full(math.inf, i.shape), w.op(Multiply(), x, root))
     inverse = w.op(Divide(), w.full(1, i.shape), root)
     return w.op(Select(), infinite, w.full(0, i.shape), w.op(Divide(), inverse, x))
+
+
+# -- integer quotients and remainders rounded down, as Python's are; HLO rounds quotients towards zero
+
+
+@RULES.rewrites(And, operands=(Compare, Compare))
+def sign_of_indivisible(
+    i: HloInstruction, and_: And, first: Compare, second: Compare
+) -> HloInstruction | None:
+    """``x < 1 & x % y != 0`` → ``x < 0 & x % y != 0``, ``x > -1`` → ``x > 0``: of 0 the remainder is 0."""
+    for test, other in (i.operands, i.operands[::-1]):
+        sign, rest = operation_of(test, Compare), operation_of(other, Compare)
+        x, bound = test.operands
+        remainder, zero = other.operands
+        if not (isinstance(remainder.operation, Remainder) and x.shape.element_type.is_signed):
+            continue
+        is_rest = rest.direction == "NE" and number(zero) == 0 and remainder.operands[0] is x
+        if is_rest and (sign.direction, number(bound)) in (("LT", 1), ("GT", -1)):
+            w = Writer(i)
+            return w.op(And(), w.op(sign, x, w.full(0, x.shape), shape=test.shape), other)
+    return None
+
+
+@RULES.rewrites(Select)
+def quotient_by_power_of_two(i: HloInstruction, select: Select) -> HloInstruction | None:
+    """``x // 2**n``, of quotient and remainder of x with a sign → ``x >> n``, an arithmetic shift."""
+    division = quotient_rounded_down(i)
+    if division is None or division[1].bit_count() != 1:
+        return None
+    x, divisor = division
+    w = Writer(i)
+    return w.op(ShiftRightArithmetic(), x, w.full(divisor.bit_length() - 1, x.shape))
+
+
+@RULES.rewrites(Select)
+def remainder_by_power_of_two(i: HloInstruction, select: Select) -> HloInstruction | None:
+    """``x % 2**n``, not negative, of the remainder of x with a sign → ``x & (2**n - 1)``."""
+    division = remainder_rounded_down(i)
+    if division is None or division[1].bit_count() != 1:
+        return None
+    x, divisor = division
+    w = Writer(i)
+    return w.op(And(), x, w.full(divisor - 1, x.shape))
+
+
+def quotient_rounded_down(i: HloInstruction) -> Division | None:
+    """Return the operands of ``x // c`` if a selection is one, of x with a sign and a positive constant."""
+    if not isinstance(i.operation, Select) or not isinstance(i.operands[0].operation, And):
+        return None
+    p, sum_, quotient = i.operands
+    division = _by_positive(quotient, Divide)
+    if division is None or not _is_sum(sum_, quotient, -1):
+        return None
+    x, divisor = division
+    for test, other in (p.operands, p.operands[::-1]):
+        if _is_negative(test, x) and isinstance(other.operation, Compare):
+            remainder, zero = other.operands
+            is_rest = other.operation.direction == "NE" and number(zero) == 0
+            if is_rest and _by_positive(remainder, Remainder) == (x, divisor):
+                return division
+    return None
+
+
+def remainder_rounded_down(i: HloInstruction) -> Division | None:
+    """Return the operands of ``x % c`` if a selection is one, of x with a sign and a positive constant."""
+    p, sum_, remainder = i.operands
+    division = _by_positive(remainder, Remainder)
+    if division is None or not (_is_negative(p, remainder) and _is_sum(sum_, remainder, division[1])):
+        return None
+    return division
+
+
+def _by_positive(i: HloInstruction, operation: type[Divide | Remainder]) -> Division | None:
+    """Return the operands of a division of numbers with signs by a positive constant."""
+    if not isinstance(i.operation, operation) or not i.shape.element_type.is_signed:
+        return None
+    divisor = number(i.operands[1])
+    return (i.operands[0], int(divisor)) if divisor is not None and divisor > 0 else None
+
+
+def _is_sum(i: HloInstruction, x: HloInstruction, constant: int) -> bool:
+    """Return whether an instruction adds a constant to x."""
+    return isinstance(i.operation, Add) and i.operands[0] is x and number(i.operands[1]) == constant
+
+
+def _is_negative(test: HloInstruction, x: HloInstruction) -> bool:
+    """Return whether an instruction tests x for being negative."""
+    if not isinstance(test.operation, Compare) or test.operation.direction != "LT":
+        return False
+    return test.operands[0] is x and number(test.operands[1]) == 0
 
 
 # -- parts of complex numbers

@@ -10,7 +10,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import And, Maximum, Minimum, Or
 from hloom.operations.comparison import OPPOSITE, SWAPPED, Compare, Select
 from hloom.operations.structure import GetDimensionSize, Parameter
-from hloom.operations.unary import Not
+from hloom.operations.unary import Not, Sign
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import ElementType
@@ -51,6 +51,44 @@ def compare_of_pred(i: HloInstruction, compare: Compare) -> HloInstruction | Non
     if not p.shape.element_type.is_predicate or value is None or compare.direction not in ("EQ", "NE"):
         return None
     return p if (compare.direction == "EQ") == bool(value) else Writer(i).op(Not(), p)
+
+
+@RULES.rewrites(Compare, of=Sign, constant=True)
+def compare_of_sign(i: HloInstruction, compare: Compare, sign: Sign) -> HloInstruction | None:
+    """``sign(x) != 1`` → ``x < 1`` of integers, ``sign(x) == 1`` → ``x > 0``, and so on.
+
+    With -1 ``x > -1`` and ``x < 0``; with 0 x compares as its sign does.
+    """
+    (x,) = i.operands[0].operands
+    value = number(i.operands[1])
+    if not x.shape.element_type.is_integer or value not in (-1, 0, 1):
+        return None
+    if value == 0:
+        direction, bound = compare.direction, 0
+    elif compare.direction in ("EQ", "NE"):
+        is_positive, is_equal = value == 1, compare.direction == "EQ"
+        direction = "GT" if is_positive == is_equal else "LT"
+        bound = 0 if is_equal else int(value)
+    else:
+        return None
+    w = Writer(i)
+    return w.op(compare.replace(direction=direction), x, w.full(bound, x.shape), shape=i.shape)
+
+
+@RULES.rewrites(And, operands=(Compare, Compare))
+def less_and_unequal(i: HloInstruction, and_: And, first: Compare, second: Compare) -> HloInstruction | None:
+    """``x < y & x != y`` → ``x < y``, ``x <= y & x != y`` → ``x < y``; the same of ``>`` and ``>=``."""
+    for test, other in (i.operands, i.operands[::-1]):
+        order = operation_of(test, Compare)
+        if operation_of(other, Compare) != order.replace(direction="NE") or test.operands != other.operands:
+            continue
+        if order.direction in ("LT", "GT"):
+            return test
+        if order.direction in ("LE", "GE"):
+            return Writer(i).op(
+                order.replace(direction=order.direction[0] + "T"), *test.operands, shape=i.shape
+            )
+    return None
 
 
 @RULES.rewrites(Compare)

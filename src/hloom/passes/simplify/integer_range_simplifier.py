@@ -1,12 +1,16 @@
-"""integer-range-simplifier: remove comparisons and bounds that value ranges of integers decide."""
+"""What value ranges of integers decide.
+
+integer-range-simplifier removes comparisons and bounds, integer-division writes quotients by constants in few
+operations.
+"""
 
 from __future__ import annotations
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Range
-from hloom.operations.arithmetic import Maximum, Minimum, Remainder
-from hloom.operations.comparison import Clamp, Compare
+from hloom.operations.arithmetic import Divide, Maximum, Minimum, Remainder
+from hloom.operations.comparison import Clamp, Compare, Select
 from hloom.passes.facts import FLAT
 from hloom.passes.pipeline import Pass
 from hloom.passes.rewriting import RuleFamily, RuleTable
@@ -26,6 +30,19 @@ class IntegerRangeSimplifier(
     def run(self, module: HloModule) -> bool:
         """Simplify in every computation."""
         return RuleTable(rules(IntegerRanges(module))).rewrite_module(module)
+
+
+class IntegerDivision(Pass, name="integer-division", of=(Divide, Remainder, Select), needs={FLAT}):
+    """``x / c`` → ``x * m >> n`` where products fit, else without a sign; ``x // c`` by one such division.
+
+    It runs after the passes that need ranges: products have less telling ones than remainders.
+    """
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite divisions of arrays by constants in every computation."""
+        from hloom.passes.simplify.integer_division import rules as rules_of_divisions
+
+        return RuleTable(rules_of_divisions(IntegerRanges(module))).rewrite_module(module)
 
 
 def rules(ranges: IntegerRanges) -> RuleFamily:

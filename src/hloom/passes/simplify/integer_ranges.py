@@ -13,6 +13,8 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
 from hloom.ir.traits import Range
+from hloom.operations.arithmetic import Add
+from hloom.operations.comparison import OPPOSITE, Compare, Select
 from hloom.operations.control_flow import While
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, Iota
@@ -66,6 +68,8 @@ class IntegerRanges:
                 return _of_constant(i)
             case Iota(iota_dimension=dimension):
                 return 0, max(i.shape.dimensions[dimension] - 1, 0)
+            case Select() if (bounds := self._selected(i, depth)) is not None:
+                return bounds
             case Reduce() if (operation := combiner(i)) is not None:
                 sources: Sequence[int] = range(2) if operation.element_sources(2) else ()
             case operation:
@@ -77,6 +81,55 @@ class IntegerRanges:
                         return derived
                 sources = operation.element_sources(len(i.operands))
         return _union([self.of(i.operands[n], depth) for n in sources])
+
+    def _selected(self, i: HloInstruction, depth: int) -> Range | None:
+        """Return the range of a selection by a comparison with a constant, which bounds what it selects."""
+        test, *alternatives = i.operands
+        if not isinstance(test.operation, Compare) or test.operation.direction not in OPPOSITE:
+            return None
+        x, bound = test.operands[0], number(test.operands[1])
+        bounds = self.of(x, depth)
+        if bounds is None or bound is None:
+            return None
+        direction = test.operation.direction
+        parts = [_where(d, bounds, int(bound)) for d in (direction, OPPOSITE[direction])]
+        return _union(
+            [
+                self._of_part(alternative, x, part, depth)
+                for alternative, part in zip(alternatives, parts, strict=True)
+                if part[0] <= part[1]
+            ]
+        )
+
+    def _of_part(self, i: HloInstruction, x: HloInstruction, part: Range, depth: int) -> Range | None:
+        """Return the range of an instruction where x is in a part of its range."""
+        if i is x:
+            return part
+        if isinstance(i.operation, Add) and i.operands[0] is x:
+            addend = self.of(i.operands[1], depth)
+            total = None if addend is None else (part[0] + addend[0], part[1] + addend[1])
+            low, high = i.shape.element_type.limits
+            if total is not None and low <= total[0] and total[1] <= high:
+                return total
+        return self.of(i, depth)
+
+
+def _where(direction: str, bounds: Range, bound: int) -> Range:
+    """Return the part of a range that compares with a number; if empty, it ends before it begins."""
+    low, high = bounds
+    match direction:
+        case "LT":
+            return low, min(high, bound - 1)
+        case "LE":
+            return low, min(high, bound)
+        case "GT":
+            return max(low, bound + 1), high
+        case "GE":
+            return max(low, bound), high
+        case "EQ":
+            return max(low, bound), min(high, bound)
+        case _:
+            return bounds
 
 
 def _union(ranges: Sequence[Range | None]) -> Range | None:
