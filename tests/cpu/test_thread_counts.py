@@ -70,6 +70,28 @@ ENTRY main {
 """
 """Updates whose indices ascend; threads share the segments, and run several of them in turns."""
 
+RESIZED = """
+HloModule resized
+
+ENTRY main {
+  x = f32[4,128,128] parameter(0)
+  column = f32[128,256] iota(), iota_dimension=1
+  row = f32[128,256] iota(), iota_dimension=0
+  half = f32[] constant(0.5)
+  halves = f32[128,256] broadcast(half), dimensions={}
+  at = f32[128,256] multiply(column, halves)
+  distance = f32[128,256] subtract(at, row)
+  far = f32[128,256] abs(distance)
+  zero = f32[] constant(0)
+  zeros = f32[128,256] broadcast(zero), dimensions={}
+  near = f32[128,256] subtract(halves, far)
+  weights = f32[128,256] maximum(near, zeros)
+  high = f32[4,128,256] dot(x, weights), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = f32[4,256,256] dot(high, weights), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+"""Images that are multiplied by matrices with few numbers that are not zero."""
+
 
 def digests(threads: int, runs: int, directory: Path) -> dict[str, list[str]]:
     """Return the digests of the results of a directory's programs, for each run."""
@@ -97,11 +119,12 @@ PROGRAMS = {
     "updates": (UPDATES, [[128, 1024], [128, 1040], [1024, 1040], [1024, 1040]]),
     "rows": (ROWS, [[5, 300, 1001], [1, 300, 1001]]),
     "segments": (SEGMENTS, [[7000], [40000]]),
+    "resized": (RESIZED, [[4, 128, 128]]),
 }
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_updates_have_the_same_bits_on_every_number_of_threads(name: str, tmp_path: Path) -> None:
+def test_programs_have_the_same_bits_on_every_number_of_threads(name: str, tmp_path: Path) -> None:
     text, shapes = PROGRAMS[name]
     (tmp_path / f"{name}.hlo").write_text(text)
     normal = {"dtype": "float32", "kind": "normal", "lo": None, "hi": None, "scale": 1.0, "mean": 0.0}

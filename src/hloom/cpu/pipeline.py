@@ -29,6 +29,7 @@ from hloom.passes.expand.sharding_remover import ShardingRemover
 from hloom.passes.expand.shuffle_expander import ShuffleExpander
 from hloom.passes.expand.single_result_tuples import SingleResultTuples
 from hloom.passes.expand.small_triangular_solves import SmallTriangularSolves
+from hloom.passes.expand.sparse_constant_dots import SparseConstantDots
 from hloom.passes.expand.stencil_convolutions import StencilConvolutions
 from hloom.passes.expand.stencil_windows import StencilWindows
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
@@ -166,6 +167,7 @@ CANONICALIZATION: Final = Pipeline(
         WhileLoopComponents(),
         WhileLoopSkewing(),
         WhileLoopDotCodeMotion(),
+        SparseConstantDots(),
         WhileLoopInvariantCodeMotion(),
     ],
     assumes=frozenset((FLAT,)),

@@ -13,16 +13,18 @@ computes them all, a lane for each row::
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hloom.analysis.loops import TupleLoop
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
-from hloom.passes.loops.loop_nests import LoopNest
 from hloom.passes.loops.while_loops import loops_of
 from hloom.passes.pipeline import Pass
+
+if TYPE_CHECKING:
+    from hloom.passes.loops.loop_nests import LoopNest
 
 _LEAST: Final = 24
 """Minimum number of rows, and of columns, of a table."""
@@ -48,6 +50,8 @@ class WhileLoopSkewing(Pass, name="while-loop-skewing", of=While, needs={FLAT}):
 
 def _nest(outer: TupleLoop) -> LoopNest | None:
     """Return a loop as a nest whose antidiagonals have many lanes; None for others."""
+    from hloom.passes.loops.loop_nests import LoopNest  # for programs that have loops
+
     nest = LoopNest.of(outer)
     if nest is None:
         return None

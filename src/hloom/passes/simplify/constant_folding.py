@@ -6,7 +6,7 @@ A work estimate bounds the evaluation, so that compile time does not grow with t
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hloom.ir.operation import Array
 from hloom.ir.traits import Family
 from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Broadcast
-from hloom.operations.structure import Constant
+from hloom.operations.structure import Constant, Iota
 from hloom.passes.fuel import consume, exhausted
 from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
@@ -117,6 +117,37 @@ def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
     assert isinstance(value, np.ndarray)
     Writer(i).replace(constant_like(i, value))
     return True
+
+
+def closed_value(i: HloInstruction, most: int = 1 << 26) -> Array | None:
+    """Return the value of an instruction that depends on constants alone; None for others.
+
+    Also None if the instructions that it depends on have more than ``most`` elements altogether.
+    """
+    closed: dict[HloInstruction, None] = {}
+    waiting = [i]
+    while waiting:
+        node = waiting.pop()
+        if node in closed:
+            continue
+        is_function = is_pure(node) and (node.operands or isinstance(node.operation, Iota))
+        if not (is_function or _is_known(node)) or not node.shape.is_array or node.shape.is_dynamic:
+            return None
+        closed[node] = None
+        most -= node.shape.element_count
+        if most < 0:
+            return None
+        waiting += node.operands
+    assert i.parent is not None
+    evaluator, values = Evaluator(), dict[HloInstruction, Any]()
+    try:
+        with np.errstate(all="ignore"):
+            for node in i.parent.post_order():
+                if node in closed:
+                    values[node] = evaluator.apply(node, [values[o] for o in node.operands])
+    except HloError:
+        return None
+    return values[i]
 
 
 def constant_like(i: HloInstruction, value: Array) -> HloInstruction:

@@ -1,0 +1,268 @@
+"""sparse-constant-dots: leave the zeros of constant matrices out of products.
+
+Resizing an image multiplies each of its dimensions by a matrix of interpolation weights; differences along a
+grid, permutations and selections may be written as products with constant matrices, too. Few elements of
+such a column differ from zero, and a sum of these products alone is short.
+
+A product with zero is zero unless the other factor is infinite or NaN. So the short sums are one branch, for
+numbers of which neither sums nor results of any product of a chain overflow, and the dots the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from hloom.analysis.instructions import operation_of
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Array
+from hloom.operations.arithmetic import And
+from hloom.operations.contraction import Dot
+from hloom.operations.control_flow import Conditional
+from hloom.operations.movement import Transpose
+from hloom.operations.reduction import Reduce
+from hloom.operations.reshaping import Reshape
+from hloom.operations.unary import Abs
+from hloom.passes.facts import FLAT
+from hloom.passes.fuel import consume
+from hloom.passes.pipeline import Pass
+from hloom.passes.rules.contraction import free_of, inner_of
+from hloom.passes.simplify.constant_folding import closed_value
+from hloom.passes.simplify.dead_code import remove_dead
+from hloom.passes.writing import Body, Inserter, Writer
+from hloom.records import dataclass
+from hloom.shape.element_type import BF16, F16, F32, F64, PRED
+from hloom.shape.float_format import float_format
+
+_FLOATS: Final = frozenset((BF16, F16, F32, F64))
+
+
+class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}):
+    """``dot(x, c)`` → ``all(|x| <= bound) ? 0 + x[i] * c[i] + x[j] * c[j] + ... : dot(x, c)``.
+
+    Within the rounding errors of sums in the order of the contracted dimension. Integers need no branches.
+
+    Attributes:
+        sparsity: minimum number of elements of a column for each one that is not zero.
+        sparsity_of_few: the same for sums that gather single elements, of vectors and few rows.
+        most_terms: maximum number of elements of a column that are not zero.
+        least: minimum number of products of a dot.
+    """
+
+    sparsity: int = 4
+    sparsity_of_few: int = 48
+    most_terms: int = 64
+    least: int = 1 << 12
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite the chains of dots of every computation."""
+        changed = False
+        for computation in module.computations:
+            factors = {i: f for i in computation if (f := self.factor(i)) is not None}
+            for chain in _chains(computation, factors):
+                changed |= consume(f"%{chain.last.name}") and _rewrite(chain)
+        return changed
+
+    def factor(self, i: HloInstruction) -> Factor | None:
+        """Return the sparse constant factor of a dot of which the zeros are worth leaving out."""
+        if not isinstance(i.operation, Dot) or not _has_plain_types(i) or i.operation.lhs_batch_dims:
+            return None
+        inner = [inner_of(i.operation, side) for side in (0, 1)]
+        if len(inner[0]) != 1:
+            return None
+        for side in (0, 1):
+            x, constant = i.operands[side], i.operands[1 - side]
+            length = x.shape.dimensions[inner[side][0]]
+            if i.shape.element_count * length < self.least:
+                continue
+            value = closed_value(constant)
+            if value is not None:
+                factor = Factor(i, side, np.moveaxis(value, inner[1 - side][0], 0).reshape(length, -1))
+                return factor if self.pays(factor) else None
+        return None
+
+    def pays(self, factor: Factor) -> bool:
+        """Return whether the zeros of a finite constant are worth leaving out."""
+        from hloom.passes.expand import sparse_products  # for programs that have constant factors
+
+        if not math.isfinite(factor.gain):
+            return False
+        terms, length = sparse_products.terms_of(factor.matrix), len(factor.matrix)
+        in_vectors = sparse_products.reads_vectors(factor.x.shape, factor.axis, factor.matrix)
+        sparsity = self.sparsity if in_vectors else self.sparsity_of_few
+        return terms <= self.most_terms and terms * sparsity <= length
+
+
+def _has_plain_types(i: HloInstruction) -> bool:
+    """Return whether a dot is one of integers or of floats that are added up as floats of 32 or 64 bits."""
+    values = (i, *i.operands)
+    kinds = {value.shape.element_type for value in values}
+    is_plain = kinds <= _FLOATS or all(k.is_integer and k.bits >= 8 for k in kinds)
+    return is_plain and all(v.shape.is_static and not v.has_control_dependencies for v in values)
+
+
+@dataclass(slots=True, eq=False)
+class Factor:
+    """The constant factor of a dot.
+
+    Attributes:
+        dot: the dot.
+        side: operand number of the other factor, x.
+        matrix: the constant; its rows are contracted.
+    """
+
+    dot: HloInstruction
+    side: int
+    matrix: Array
+
+    @property
+    def x(self) -> HloInstruction:
+        """Return the other factor."""
+        return self.dot.operands[self.side]
+
+    @property
+    def axis(self) -> int:
+        """Return the contracted dimension of x."""
+        (axis,) = inner_of(operation_of(self.dot, Dot), self.side)
+        return axis
+
+    @property
+    def gain(self) -> float:
+        """Return the largest sum of magnitudes of a column, by which results exceed elements of x at most."""
+        return float(np.abs(self.matrix.astype(float)).sum(axis=0).max())
+
+    def sum(self, w: Inserter, x: HloInstruction) -> HloInstruction:
+        """Add the dot of ``x`` without the products with zero."""
+        from hloom.passes.expand.sparse_products import sparse_product
+
+        dot, kind = operation_of(self.dot, Dot), self.dot.shape.element_type
+        if not kind.is_integer:
+            kind = F64 if F64 in {kind, *(o.shape.element_type for o in self.dot.operands)} else F32
+        total = sparse_product(w, w.convert(x, kind), self.axis, self.matrix.astype(kind.numpy_dtype))
+        free = free_of(self.dot, dot, self.side)
+        order = (*free, self.axis) if self.side == 0 else (self.axis, *free)
+        if order != tuple(range(len(order))):
+            total = w.op(Transpose(dimensions=order), total)
+        return w.reshape(w.convert(total, self.dot.shape.element_type), self.dot.shape.dimensions)
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """Dots of which each is a factor of the next, and what moves their results.
+
+    Attributes:
+        x: the value that the first dot multiplies.
+        steps: dots, transposes and reshapes, in order.
+        factors: the constant factors of the dots.
+    """
+
+    x: HloInstruction
+    steps: list[HloInstruction]
+    factors: Mapping[HloInstruction, Factor]
+
+    @property
+    def last(self) -> HloInstruction:
+        """Return the last instruction."""
+        return self.steps[-1]
+
+    @property
+    def bound(self) -> float:
+        """Return a power of two: if no element of x is larger, no sum and no result is infinite.
+
+        They are at most half of the largest number, which leaves room for rounding.
+        """
+        growth = largest = 0
+        kinds = {self.x.shape.element_type}
+        for factor in (self.factors[step] for step in self.steps if step in self.factors):
+            growth += math.frexp(factor.gain)[1]
+            largest = max(largest, growth)
+            kinds.add(factor.dot.shape.element_type)
+        return math.ldexp(1.0, min(float_format(kind).largest_exponent for kind in kinds) - largest)
+
+    def short(self, w: Inserter, x: HloInstruction) -> HloInstruction:
+        """Add the chain with short sums in place of the dots."""
+        for step in self.steps:
+            x = self.factors[step].sum(w, x) if step in self.factors else w.copy(step, [x])
+        return x
+
+    def long(self, w: Inserter, x: HloInstruction) -> HloInstruction:
+        """Add a copy of the chain, and of the constants."""
+        copies = {self.x: x}
+
+        def copy(i: HloInstruction) -> HloInstruction:
+            if i not in copies:
+                copies[i] = w.copy(i, [copy(o) for o in i.operands])
+            return copies[i]
+
+        return copy(self.last)
+
+
+def _chains(computation: HloComputation, factors: Mapping[HloInstruction, Factor]) -> Iterator[Chain]:
+    """Yield the longest chains of dots, the last ones first."""
+    done: set[HloInstruction] = set()
+    for last in computation.post_order()[::-1] if factors else ():
+        if last in factors and last not in done:
+            dots = _dots_until(last, factors)
+            done.update(dots)
+            yield Chain(factors[dots[0]].x, dots + _moves_after(last), factors)
+
+
+def _dots_until(last: HloInstruction, factors: Mapping[HloInstruction, Factor]) -> list[HloInstruction]:
+    """Return the dots of a chain, and what moves their results, up to its last dot."""
+    steps: list[HloInstruction] = [last]
+    moves: list[HloInstruction] = []
+    i = factors[last].x
+    while _only_user(i) is not None and (i in factors or _moves(i)):
+        moves.insert(0, i)
+        if i in factors:
+            steps, moves = [*moves, *steps], []
+        i = factors[i].x if i in factors else i.operands[0]
+    return steps
+
+
+def _moves_after(dot: HloInstruction) -> list[HloInstruction]:
+    """Return what moves the elements of a result that nothing else uses."""
+    moves: list[HloInstruction] = []
+    user = _only_user(dot)
+    while user is not None and _moves(user):
+        moves.append(user)
+        user = _only_user(user)
+    return moves
+
+
+def _only_user(i: HloInstruction) -> HloInstruction | None:
+    return next(iter(i.users)) if len(i.users) == 1 and not i.is_root else None
+
+
+def _moves(i: HloInstruction) -> bool:
+    is_plain = i.shape.is_static and not i.has_control_dependencies
+    return isinstance(i.operation, (Transpose, Reshape)) and is_plain
+
+
+def _rewrite(chain: Chain) -> bool:
+    """Replace a chain by short sums, under a condition if its numbers are floats."""
+    w, x = Writer(chain.last), chain.x
+    if x.shape.element_type.is_integer:
+        w.replace(chain.short(w, x))
+    else:
+        branches = Body(w.module, "short_sums"), Body(w.module, "dots")
+        for body, write in zip(branches, (chain.short, chain.long), strict=True):
+            body.metadata = w.metadata
+            body.computation.root = write(body, body.parameter(x.shape, "x"))
+        computations = [body.computation for body in branches]
+        fits = _all_at_most(w, x, chain.bound)
+        w.replace(w.op(Conditional(), fits, x, x, shape=chain.last.shape, computations=computations))
+    remove_dead(w.computation)
+    return True
+
+
+def _all_at_most(w: Inserter, x: HloInstruction, bound: float) -> HloInstruction:
+    """Add a test whether no element of x has a larger magnitude or is NaN."""
+    is_small = w.compare(w.op(Abs(), x), "LE", w.full(bound, x.shape))
+    every = Reduce(dimensions=tuple(range(x.shape.rank)))
+    return w.op(every, is_small, w.scalar(True, PRED), computations=[w.combiner(And(), PRED)])
