@@ -6,7 +6,7 @@ stay bounded, whatever the size, so that results of two compilers can be compare
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
@@ -308,6 +308,57 @@ def loops(w: Writer, size: int, random: Random) -> None:
         loop = b.op(state, f"while({start}), condition={condition.name}, body={body.name}")
         x = b.op(shape, f"get-tuple-element({loop}), index=1")
     b.finish(b.op(shape, f"negate({x})"))
+
+
+@kind
+def training_loop(w: Writer, size: int, random: Random) -> None:
+    """A loop over training steps, whose state is the weights of all layers and two moments of each."""
+    shape, x_shape, steps = "f32[16,16]", "f32[8,16]", random.randint(5, 50)
+    layers = 1 + size // 30
+    arrays = 3 * layers
+    state = f"(s32[], {', '.join([x_shape, *[shape] * arrays])})"
+    condition, b, entry = w.body(), w.body(), w.entry
+    index = condition.op("s32[]", f"get-tuple-element({condition.parameter(state)}), index=0")
+    limit = condition.scalar(str(steps), "s32")
+    condition.finish(condition.op("pred[]", f"compare({index}, {limit}), direction=LT"))
+    s = b.parameter(state)
+    index = b.op("s32[]", f"get-tuple-element({s}), index=0")
+    x = b.op(x_shape, f"get-tuple-element({s}), index=1")
+    held = [b.op(shape, f"get-tuple-element({s}), index={2 + n}") for n in range(arrays)]
+    weights, tape, following = held[:layers], [x], list[str]()
+    for weight in weights:
+        tape.append(b.op(x_shape, f"tanh({b.product(x_shape, tape[-1], weight)})"))
+    g, one = tape[-1], b.filled(x_shape, "1")
+    for n in reversed(range(layers)):
+        y = tape[n + 1]
+        slope = b.binary("subtract", x_shape, one, b.binary("multiply", x_shape, y, y))
+        g = b.binary("multiply", x_shape, g, slope)
+        gradient = b.op(shape, f"dot({tape[n]}, {g}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}")
+        g = b.op(x_shape, f"dot({g}, {weights[n]}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}")
+        following = [*_adam(b, shape, held[n::layers], gradient), *following]
+    ordered = [following[n] for k in range(3) for n in range(k, arrays, 3)]
+    index = b.binary("add", "s32[]", index, b.scalar("1", "s32"))
+    b.result(("s32[]", index), (x_shape, x), *pairs(shape, ordered))
+    values = [entry.parameter(x_shape), *(entry.parameter(shape) for _ in range(arrays))]
+    start = entry.op(state, f"tuple({entry.scalar('0', 's32')}, {', '.join(values)})")
+    loop = entry.op(state, f"while({start}), condition={condition.name}, body={b.name}")
+    results = [entry.op(shape, f"get-tuple-element({loop}), index={2 + n}") for n in range(layers)]
+    entry.result(*pairs(shape, results))
+
+
+def _adam(b: Body, shape: str, state: Sequence[str], gradient: str) -> tuple[str, str, str]:
+    """Append a step of Adam for one array; return the next weights and moments."""
+
+    def blend(old: str, new: str, rate: str) -> str:
+        decayed = b.binary("multiply", shape, old, b.filled(shape, f"{1 - float(rate):g}"))
+        return b.binary("add", shape, decayed, b.binary("multiply", shape, new, b.filled(shape, rate)))
+
+    weight, mean, square = state
+    mean = blend(mean, gradient, "0.1")
+    square = blend(square, b.binary("multiply", shape, gradient, gradient), "0.01")
+    root = b.op(shape, f"rsqrt({b.binary('add', shape, square, b.filled(shape, '1e-8'))})")
+    step = b.binary("multiply", shape, b.binary("multiply", shape, mean, root), b.filled(shape, "0.001"))
+    return b.binary("subtract", shape, weight, step), mean, square
 
 
 @kind

@@ -82,12 +82,19 @@ def test_assignment_and_emission_take_work_proportional_to_the_size(name: str) -
     assert growth(task, 300) < LINEAR
 
 
-WRITTEN_OUT = ["small-dots", "residual-layers", "slice-tree", "loops", "conditionals", "wide-results"]
+WRITTEN_OUT = [
+    "small-dots",
+    "residual-layers",
+    "slice-tree",
+    "loops",
+    "conditionals",
+    "wide-results",
+    "training-loop",
+]
 
 
-@pytest.mark.parametrize("kind", WRITTEN_OUT)
-def test_compiling_takes_work_proportional_to_the_size(kind: str) -> None:
-    """Everything before LLVM, for programs that tracing writes out."""
+def compiling(kind: str) -> Callable[[int], Callable[[], Any]]:
+    """Everything before LLVM, for a program of a kind and a size."""
 
     def task(n: int) -> Callable[[], Any]:
         module = parse(program_text(kind, n))
@@ -98,7 +105,18 @@ def test_compiling_takes_work_proportional_to_the_size(kind: str) -> None:
 
         return compiled
 
-    assert growth(task, 200) < LINEAR
+    return task
+
+
+@pytest.mark.parametrize("kind", WRITTEN_OUT)
+def test_compiling_takes_work_proportional_to_the_size(kind: str) -> None:
+    """Programs that tracing writes out."""
+    assert growth(compiling(kind), 200) < LINEAR
+
+
+def test_compiling_a_loop_takes_work_proportional_to_its_state() -> None:
+    """A loop over training steps: at 1,000 instructions its state has 102 arrays."""
+    assert growth(compiling("training-loop"), 1000) < LINEAR
 
 
 def scalars(n: int) -> str:

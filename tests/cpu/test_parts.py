@@ -122,6 +122,13 @@ def test_an_entry_with_a_loop_is_optimized(monkeypatch: pytest.MonkeyPatch) -> N
     assert levels_of(monkeypatch, REPEATED) == [None]
 
 
+def test_an_entry_with_a_loop_is_generated_quickly_if_it_is_very_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parts, "LONG_LOOPS", 10)
+    assert levels_of(monkeypatch, REPEATED)[-1] == QUICK
+
+
 def test_the_level_of_the_entry_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(3).normal(size=(64, 64)).astype(np.float32)
     monkeypatch.setenv("HLOOM_CACHE", "0")

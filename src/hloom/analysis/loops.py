@@ -69,6 +69,16 @@ def element_number(i: HloInstruction, whole: HloInstruction) -> int | None:
     return i.operation.index
 
 
+def picks_by_number(whole: HloInstruction) -> dict[int, list[HloInstruction]]:
+    """Return the get-tuple-elements of a tuple by number, in one pass over its users."""
+    numbered: dict[int, list[HloInstruction]] = {}
+    for user in whole.users:
+        number = element_number(user, whole)
+        if number is not None:
+            numbered.setdefault(number, []).append(user)
+    return numbered
+
+
 def picks(whole: HloInstruction, number: int) -> list[HloInstruction]:
     """Return the get-tuple-elements of one element of a tuple."""
     return [u for u in whole.users if element_number(u, whole) == number]

@@ -73,10 +73,11 @@ class Stacks:
 
         The body may use the element for nothing else, nor the condition for anything.
         """
-        update, array = self.loop.following[element], self.used_once(element)
-        if array is None or not isinstance(update.operation, DynamicUpdateSlice):
+        update = self.loop.following[element]
+        if not isinstance(update.operation, DynamicUpdateSlice):
             return None
-        if update.operands[0] is not array:
+        array = self.used_once(element)
+        if array is None or update.operands[0] is not array:
             return None
         part = update.operands[1]
         row = self.row_of_part(element, array.shape, part.shape, update.operands[2])

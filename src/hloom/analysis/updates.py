@@ -65,7 +65,8 @@ def origin(i: HloInstruction, index: ShapeIndex = ()) -> Leaf:
 
 def is_handed_on(body: HloComputation, index: ShapeIndex) -> bool:
     """Return whether the body of a loop returns a leaf of its state unchanged."""
-    return origin(body.root, index) == (body.parameters[0], index)
+    leaf, leaf_index = origin(body.root, index)
+    return isinstance(leaf.operation, Parameter) and leaf_index == index
 
 
 class Updates:

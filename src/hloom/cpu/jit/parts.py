@@ -4,8 +4,8 @@ Functions are assigned to parts in the order of emission, so that the first part
 functions are still being emitted. Functions are visible to all parts; each part has its own copy of the short
 constants that it reads.
 
-A long function without loops is a part of its own, whose code is not optimized: the register allocator's time
-grows faster than such a function does, which runs once a call of the program and mostly calls kernels.
+A long function of the program is a part of its own, whose code is not optimized: the times of the register
+allocator and of LLVM's passes over loops grow faster than such a function does, which mostly calls kernels.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from itertools import islice
 from typing import Final
 
 from hloom.codegen.llvm import Function, Module
+from hloom.codegen.llvm.attributes import SIMPLIFIED
 from hloom.codegen.llvm.printer import print_module, print_part
 from hloom.codegen.target import QUICK
 from hloom.cpu.jit.llvm import STRAIGHT, CodeQueue, check_intrinsics, simplified_names
 
 PART_INSTRUCTIONS: Final = 600
 """Least number of instructions of a part: some twenty times the fixed cost of a part."""
+
+LONG_LOOPS: Final = 3000
+"""Number of instructions from which a function with loops is not optimized: LLVM would take half a second."""
 
 
 class PartStream:
@@ -42,25 +46,27 @@ class PartStream:
     def finish(self, module: Module) -> list[bytes]:
         """Return the objects of all parts of the finished module; raises CompilerError."""
         names = list(islice(module.functions, self._done, None))
-        straight = [name for name in names if _is_long_and_straight(module.functions[name])]
-        others = [name for name in names if name not in straight]
+        long = [name for name in names if _is_long(module.functions[name])]
+        others = [name for name in names if name not in long]
         if len(others) == len(module.functions):
             check_intrinsics(module, self._queue.target)
             self._queue.add(print_module(module), simplified_names(module), last=True)
         elif others:
-            self._add(module, others, last=not straight)
-        if straight:
-            self._add(module, straight, last=True, level=QUICK)
+            self._add(module, others, last=not long)
+        if long:
+            self._add(module, long, last=True, level=QUICK)
         return self._queue.finish()
 
     def _add(self, module: Module, names: list[str], *, last: bool = False, level: int | None = None) -> None:
         """Compile some functions of a module as a part."""
         check_intrinsics(module, self._queue.target)
         selected = set(names)
-        simplified = [name for name in simplified_names(module) if name in selected]
+        simplified = [name for name in simplified_names(module) if name in selected and level is None]
         self._queue.add(print_part(module, names), simplified, last=last, level=level)
         self._done += len(names)
 
 
-def _is_long_and_straight(function: Function) -> bool:
+def _is_long(function: Function) -> bool:
+    if SIMPLIFIED in function.attributes:
+        return function.size >= LONG_LOOPS
     return STRAIGHT in function.attributes and function.size >= PART_INSTRUCTIONS

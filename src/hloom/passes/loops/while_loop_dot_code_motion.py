@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from hloom.analysis.instructions import operation_of
-from hloom.analysis.loops import TupleLoop, picks
+from hloom.analysis.loops import TupleLoop, element_number, picks
 from hloom.analysis.stacks import StackRow, Stacks
 from hloom.analysis.trip_count import TripCount, trip_count
 from hloom.ir.instruction import HloInstruction
@@ -208,10 +208,13 @@ class _Motion:
 
     def sink_sum(self, element: int) -> bool:
         """Sink the dots that each iteration adds to an element; return whether it is such a sum."""
-        before, following = self.stacks.used_once(element), self.loop.following[element]
+        following = self.loop.following[element]
+        terms = _terms(following)
+        if all(element_number(term, self.loop.state) != element for term in terms):
+            return False
+        before = self.stacks.used_once(element)
         if before is None or before is following or list(following.users) != [self.loop.body.root]:
             return False
-        terms = _terms(following)
         dots = [term for term in terms if term is not before]
         if len(dots) + 1 != len(terms) or not all(self.is_shallow_dot(dot) for dot in dots):
             return False

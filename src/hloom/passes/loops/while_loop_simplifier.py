@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.analysis.instructions import splat
-from hloom.analysis.loops import TupleLoop, picks
+from hloom.analysis.loops import TupleLoop, element_number, picks, picks_by_number
 from hloom.analysis.purity import is_free
 from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
 from hloom.analysis.values import number
@@ -79,14 +79,15 @@ def move_invariants(loop: TupleLoop, *, ends: bool) -> bool:
     invariant elements are used after it, they still are: a loop that no value needs would be removed, and
     the program would return where it must not.
     """
-    used = [n for n in range(loop.count) if any(p.users or p.is_root for p in picks(loop.instruction, n))]
+    after = picks_by_number(loop.instruction)
+    used = [n for n, same in after.items() if any(p.users or p.is_root for p in same)]
     replaces = ends or not all(map(loop.is_invariant, used))
     changed = False
     for n in range(loop.count):
         if not loop.is_invariant(n):
             continue
         initial = loop.initial(n)
-        for pick in picks(loop.instruction, n) if replaces else ():
+        for pick in after.get(n, ()) if replaces else ():
             if pick.users or pick.is_root:
                 pick.replace_all_uses_with(initial)
                 changed = True
@@ -179,7 +180,7 @@ def _counter_of(loop: TupleLoop, n: int) -> Counter | None:
     if not isinstance(following.operation, Add | Subtract) or following.shape.rank or not kind.is_integer:
         return None
     initial, step = splat(loop.initial(n)), splat(following.operands[1])
-    if initial is None or step is None or following.operands[0] not in picks(loop.state, n):
+    if initial is None or step is None or element_number(following.operands[0], loop.state) != n:
         return None
     return Counter(kind, int(initial), int(step) if isinstance(following.operation, Add) else -int(step))
 
@@ -192,9 +193,9 @@ def drop_dead_elements(loop: TupleLoop) -> bool:
     remove_dead(loop.body)
     masks = _reaching(loop)
     live = 0
-    for n in range(loop.count):
-        used = any(p.users or p.is_root for p in (*picks(instruction, n), *picks(loop.tested, n)))
-        live |= used << n
+    for whole in (instruction, loop.tested):
+        for n, same in picks_by_number(whole).items():
+            live |= any(p.users or p.is_root for p in same) << n
     for i in loop.body.instructions:
         if i.has_side_effect or i.has_control_dependencies:
             live |= masks[i]
@@ -210,9 +211,9 @@ def drop_dead_elements(loop: TupleLoop) -> bool:
 def _reaching(loop: TupleLoop) -> dict[HloInstruction, int]:
     """Return, for each instruction of the body, the state elements it depends on as a bit mask."""
     masks: dict[HloInstruction, int] = {}
-    numbers = {pick: n for n in range(loop.count) for pick in picks(loop.state, n)}
     for i in loop.body.post_order():
-        mask = 1 << numbers[i] if i in numbers else 0
+        number = element_number(i, loop.state)
+        mask = 0 if number is None else 1 << number
         for operand in i.operands:
             if operand is not loop.state:
                 mask |= masks[operand]
