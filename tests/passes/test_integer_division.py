@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hloom.evaluate.evaluator import Evaluator
 from hloom.passes.simplify.integer_division import reciprocal
-from tests.native_runs import agree
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import Native, agree
+from tests.processors import PROCESSORS, runs_here
 
 
 @pytest.mark.parametrize("divisor", [3, 5, 7, 10, 60, 641, 1000, 4095, 65537])
@@ -83,3 +87,30 @@ def _rounded_down(lines: list[str], kind: str, size: int, x: str, divisor: int) 
         f"r{n} = {shape} select(h{n}, a{n}, m{n})",
     ]
     return f"f{n}", f"r{n}"
+
+
+WIDE = (3, -3, 7, 10, 641, -1000, 10**9 + 7, 2**32 - 1, 2**32 + 1, 2**62 - 1, 2**62 + 1, 2**63 - 1, 1 - 2**63)
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_vectors_of_64_bits_are_divided_by_products_of_32(processor: str) -> None:
+    """Numbers around multiples of the divisors, where a wrong factor shows first, and the limits."""
+    if not runs_here(processor):
+        pytest.skip("this machine has no such instructions")
+    most = 2**63 - 1
+    multiples = [k * d for d in WIDE for k in (1, 2, most // abs(d) // 2, most // abs(d))]
+    near = [m + e for m in multiples for e in (-1, 0, 1) if abs(m + e) <= most]
+    x = np.array([*near, *range(-20, 20), most, -most, -most - 1], np.int64)
+    lines = [f"x = s64[{x.size}] parameter(0)"]
+    for n, divisor in enumerate(WIDE):
+        lines += [
+            f"c{n} = s64[] constant({divisor})",
+            f"d{n} = s64[{x.size}] broadcast(c{n}), dimensions={{}}",
+            f"q{n} = s64[{x.size}] divide(x, d{n})",
+            f"r{n} = s64[{x.size}] remainder(x, d{n})",
+        ]
+    names = [f"{letter}{n}" for n in range(len(WIDE)) for letter in "qr"]
+    types = ", ".join([f"s64[{x.size}]"] * len(names))
+    lines.append(f"ROOT t = ({types}) tuple({', '.join(names)})")
+    module = parse("HloModule m\nENTRY main {\n" + "\n".join(lines) + "\n}")
+    agreement.same(Native(module, PROCESSORS[processor])(x), Evaluator().run(module.entry, [x]))

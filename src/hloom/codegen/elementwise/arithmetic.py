@@ -184,12 +184,16 @@ _ENOUGH: Final = {1: F32, 2: F32, 4: F64}
 that no quotient below an integer is rounded up to it.
 """
 
+_HALF: Final = (1 << 32) - 1
+
 
 def quotient(x: Value, y: Value, element_type: ElementType) -> Value:
     """Return the quotient truncated towards zero; all bits set for ``y`` = 0, MIN for MIN / -1."""
     signed = element_type.is_signed
     divisor = constant_integer(y)
     if divisor is not None and divisor not in (0, -1):
+        if signed and x.type.size == 8 and x.type.lanes and _has_products_of_halves(x, abs(divisor)):
+            return _quotient_of_wide(x, divisor)
         return x / y if signed else x.unsigned_divide(y)
     if not x.type.lanes or x.type.size == 8:
         return _divided(x, y, signed)
@@ -210,6 +214,36 @@ def _quotient_of_floats(x: Value, y: Value, signed: bool) -> Value:
     ratio = x.cast(f"{kind}itofp", real) / y.cast(f"{kind}itofp", real)
     truncated = ratio.cast(f"fpto{kind}i", I32)
     return truncated if element is I32 else truncated.cast("trunc", element)
+
+
+def _has_products_of_halves(x: Value, divisor: int) -> bool:
+    """Return whether to divide vectors of 64 bits by products of 32: LLVM divides one lane after the other.
+
+    It shifts for powers of two.
+    """
+    return divisor.bit_count() > 1 and x.function.target.has("avx2")
+
+
+def _quotient_of_wide(x: Value, divisor: int) -> Value:
+    """Divide 64 bits with a sign by a constant d: ``u * m >> 63 + n`` of the magnitude u, at most ``2**63``.
+
+    With ``d <= 2**n`` and ``m = (2**(63 + n) + e) / d``, of ``e < d``, the product exceeds ``u / d`` by less
+    than ``1 / d``, the least distance of a fraction from the next integer; m has 64 bits.
+    """
+    magnitude, sign = abs(divisor), x >> 63
+    length = (magnitude - 1).bit_length()
+    factor = -(-(1 << 63 + length) // magnitude)
+    quotient = _upper_half((x ^ sign) - sign, factor).logical_shift_right(length - 1)
+    return (quotient ^ sign) - sign if divisor > 0 else sign - (quotient ^ sign)
+
+
+def _upper_half(u: Value, factor: int) -> Value:
+    """Return the upper 64 bits of products of u, at most ``2**63``, and a number without a sign."""
+    low, high = u & _HALF, u.logical_shift_right(32)
+    factor_low, factor_high = factor & _HALF, factor >> 32
+    middle = high * factor_low + (low * factor_low).logical_shift_right(32)
+    other = low * factor_high + (middle & _HALF)
+    return high * factor_high + middle.logical_shift_right(32) + other.logical_shift_right(32)
 
 
 def _divided(x: Value, y: Value, signed: bool) -> Value:

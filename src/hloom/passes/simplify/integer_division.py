@@ -33,7 +33,7 @@ Reciprocal: TypeAlias = "tuple[int, int]"
 
 _UNSIGNED: Final = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
 _WIDEST: Final = 32
-"""Bits of the widest numbers with a sign that vectors divide; wider ones are divided one after the other."""
+"""Bits of the widest numbers that vectors divide as well without a sign; wider ones only with a sign."""
 
 
 def rules(ranges: IntegerRanges) -> RuleFamily:
@@ -63,7 +63,8 @@ def rules(ranges: IntegerRanges) -> RuleFamily:
             return w.op(ShiftRightLogical(), x, w.full(divisor.bit_length() - 1, x.shape))
         factor = reciprocal(divisor, most, kind.bits)
         if factor is None:
-            return _without_sign(w, operation, x, divisor) if kind.is_signed else None
+            is_narrow = kind.is_signed and kind.bits <= _WIDEST
+            return _without_sign(w, operation, x, divisor) if is_narrow else None
         product = w.op(Multiply(), x, w.full(factor[0], x.shape))
         quotient = w.op(ShiftRightLogical(), product, w.full(factor[1], x.shape))
         return (
