@@ -67,7 +67,7 @@ class Blocks:
 
 def carried(
     e: Elements,
-    limits: tuple[int, int, int],
+    limits: tuple[Operand, Operand, int],
     start: list[Element],
     body: Callable[[Value, list[Element]], list[Element]],
     blocks: Blocks | None = None,
@@ -93,10 +93,12 @@ def carried(
         return elements_of(loop.values, start)
 
     low, high, step = limits
-    if blocks is None or len(range(*limits)) <= BLOCK:
+    is_short = isinstance(low, int) and isinstance(high, int) and len(range(low, high, step)) <= BLOCK
+    if blocks is None or is_short:
         return loop_over(low, high, step, start)
+    last = high if isinstance(high, Value) else e.function.constant(I64, high)
     with e.function.loop(low, high, BLOCK * step, flatten(start)) as loop:
-        end = e.function.intrinsic("smin", loop.index + BLOCK * step, e.function.constant(I64, high))
+        end = e.function.intrinsic("smin", loop.index + BLOCK * step, last)
         sums = loop_over(loop.index, end, step, blocks.start)
         loop.next(*flatten(blocks.add(unflatten(loop.values, start), sums)))
     return unflatten(loop.values, start)

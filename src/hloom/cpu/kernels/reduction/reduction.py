@@ -9,17 +9,18 @@ from typing import Final
 from hloom.analysis.column_reductions import is_column_reduction
 from hloom.analysis.combiners import grouping, is_choice
 from hloom.analysis.instructions import operation_of, used_results
-from hloom.codegen.accumulators import Blocks, carried, flatten, nested_reduction, spread, unflatten
+from hloom.codegen.accumulators import BLOCK, Blocks, carried, flatten, nested_reduction, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I1, I64, Module, Value
+from hloom.codegen.llvm import I1, I64, Module, Operand, Value
 from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.reduction.column_reduction import emit_column_reduction
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction, ReductionEmitter, lane_zero
+from hloom.cpu.kernels.reduction.triangles import Limits, triangle_limits
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.ir.affine import Indices, Variable, linearize
+from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
 from hloom.operations.reduction import Reduce
@@ -110,11 +111,15 @@ def emit_row_reduction(
     lanes = min(lanes, most)
     while in_lanes and lanes * 2 <= min(lane.trips, most):
         lanes *= 2
+    source = operation_of(root, Reduce).operand_indices(outer.indices, reduced.indices)
+    limits = triangle_limits(root, source, lane) if in_lanes else None
     scalars = Elements(function, 0, views)
     vectors = Elements(function, lanes, views)
     with outer_loops(function, outer.variables, begin, end), scalars.scope(), vectors.scope():
         if in_lanes:
-            values = RowReduction(scalars, vectors, root, outer.indices, reduced).run(position, chains)
+            reduction = RowReduction(scalars, vectors, root, outer.indices, reduced)
+            reduction.limits = limits
+            values = reduction.run(position, chains)
         else:
             values = OrderedReduction(scalars, vectors, root, outer.indices, reduced).run(order)
         for target, value in zip(arrays[len(inputs) :], values, strict=True):
@@ -122,7 +127,8 @@ def emit_row_reduction(
     function.finish()
     trips = outer.variables[0].trips if outer.variables else 1
     work = math.prod(kept_sizes) * math.prod(sizes) * max(1, len(members))
-    return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows" + ("" if in_lanes else ", in order"))
+    form = ", in order" if not in_lanes else "" if limits is None else " of a triangle"
+    return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows{form}")
 
 
 def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> tuple[int, int]:
@@ -170,7 +176,13 @@ def _planned(
 
 
 class RowReduction(ReductionEmitter):
-    """Emits a reduction with vector accumulators."""
+    """Emits a reduction with vector accumulators.
+
+    Attributes:
+        limits: the part of a row outside of which elements are neutral; None for all of it.
+    """
+
+    limits: Limits | None = None
 
     def run(
         self,
@@ -251,7 +263,9 @@ class RowReduction(ReductionEmitter):
             lane.value = index
             return self._combined(accumulators)
 
-        sums = carried(self.vectors, (low, end, lanes), start, body, blocks)
+        is_short = len(range(low, end, lanes)) <= BLOCK
+        limits = (*self._vectors(low, end), lanes)
+        sums = carried(self.vectors, limits, start, body, None if is_short else blocks)
         if end < lane.trips:
             first = max(0, lane.trips - lanes)
             lane.value = self.function.constant(I64, first)
@@ -262,6 +276,21 @@ class RowReduction(ReductionEmitter):
             sums = [self.vectors.choose(inside, m, old) for m, old in zip(last_sums, sums, strict=True)]
         lane.is_lane = False
         return sums
+
+    def _vectors(self, low: int, end: int) -> tuple[Operand, Operand]:
+        """Return where the first vector of a row begins that is not neutral, and where the last one ends."""
+        if self.limits is None:
+            return low, end
+        lanes, f = self.vectors.lanes, self.function
+
+        def clamped(index: Index) -> Value:
+            position = self.vectors.index_value(index) & -lanes
+            return f.intrinsic(
+                "smin", f.intrinsic("smax", position, f.constant(I64, low)), f.constant(I64, end)
+            )
+
+        first, last = self.limits
+        return low if first is None else clamped(first), end if last is None else clamped(last + lanes - 1)
 
     def _combined(self, accumulators: list[Element]) -> list[Element]:
         combined = self.combiner.combine(self.vectors, accumulators, self._observed())

@@ -1,0 +1,94 @@
+"""Rows of triangles: a selection keeps the elements up to one that moves with the row, or from it on.
+
+``select(i >= j, x, 0)`` is neutral in a sum along j where j is larger than i. The loop over a row leaves out
+the vectors of neutral elements alone, which does not change the bits of the results.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hloom.analysis.values import is_all, number
+from hloom.codegen.combining import neutral_element
+from hloom.ir.affine import Index, Indices, Variable
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.arithmetic import Add, Subtract
+from hloom.operations.comparison import Compare, Select
+from hloom.operations.movement import Broadcast
+from hloom.operations.structure import Iota
+
+_DIFFERENCES: Final = {"GE": (1, 0), "GT": (1, -1), "LE": (-1, 0), "LT": (-1, -1)}
+"""``a`` and ``b`` compare so if sign * (a - b) + offset is not negative."""
+
+
+class Limits(NamedTuple):
+    """The part of a row outside of which elements are neutral.
+
+    Attributes:
+        low: the first element; None for that of the row.
+        high: the element after the last one; None for that of the row.
+    """
+
+    low: Index | None
+    high: Index | None
+
+
+def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) -> Limits | None:
+    """Return the limits of the rows of a reduction of a triangle; None for others.
+
+    ``source`` is the index of the operand, in which ``lane`` counts along the row.
+    """
+    operand, initial = reduction.operands[0], reduction.operands[-1]
+    if len(reduction.operands) != 2 or not isinstance(operand.operation, Select):
+        return None
+    mask, *values = operand.operands
+    neutral = neutral_element(reduction.called_computations[0], operand.shape.element_type)
+    # 0 changes a sum that is -0; those of vectors are added to the initial number.
+    if neutral is None or number(initial) is None or is_all(initial, -0.0):
+        return None
+    is_neutral = [number(value) == neutral for value in values]
+    difference = _difference(mask, source)
+    if difference is None or sum(is_neutral) != 1:
+        return None
+    kept = difference if is_neutral[1] else difference * -1 - 1
+    coefficient = dict(kept.terms).get(lane, 0)
+    if abs(coefficient) != 1 or any(v.trips != v.extent for v, _ in kept.terms):
+        return None
+    rest = kept - Index.of(lane) * coefficient
+    return Limits(rest * -1, None) if coefficient == 1 else Limits(None, rest + 1)
+
+
+def _difference(mask: HloInstruction, source: Indices) -> Index | None:
+    """Return an index that is not negative where a comparison of integers holds; None for other masks."""
+    match mask.operation:
+        case Broadcast(dimensions=dimensions):
+            return _difference(mask.operands[0], tuple(source[d] for d in dimensions))
+        case Compare(direction=direction) if direction in _DIFFERENCES:
+            a, b = (_affine(o, source) for o in mask.operands)
+            sign, offset = _DIFFERENCES[direction]
+            return None if a is None or b is None else (a - b) * sign + offset
+        case _:
+            return None
+
+
+def _affine(i: HloInstruction, indices: Indices) -> Index | None:
+    """Return an element of an array of integers as an index; None if it is not affine, or may wrap."""
+    if not i.shape.element_type.is_integer:
+        return None
+    constant = number(i)
+    if constant is not None:
+        return Index(int(constant))
+    match i.operation:
+        case Iota(iota_dimension=along):
+            value = indices[along]
+        case Broadcast(dimensions=dimensions):
+            return _affine(i.operands[0], tuple(indices[d] for d in dimensions))
+        case Add() | Subtract():
+            a, b = (_affine(o, indices) for o in i.operands)
+            if a is None or b is None:
+                return None
+            value = a + b if isinstance(i.operation, Add) else a - b
+        case _:
+            return None
+    low, high = i.shape.element_type.limits
+    return value if low <= value.minimum() and value.maximum() <= high else None
