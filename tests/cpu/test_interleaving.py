@@ -132,7 +132,7 @@ def test_bits_of_bytes(rows: int) -> None:
 
 def test_gathers_side_by_side_are_computed_once() -> None:
     """Lanes are rows: each of three columns is emitted by itself, and no element chooses among them."""
-    lines = ["i = s32[90,1] parameter(0)", *(f"x{n} = f32[40] parameter({n + 1})" for n in range(3))]
+    lines = ["i = s32[90,1] parameter(0)", *(f"x{n} = f32[400] parameter({n + 1})" for n in range(3))]
     for n in range(3):
         lines.append(
             f"g{n} = f32[90] gather(x{n}, i), offset_dims={{}}, collapsed_slice_dims={{0}}, "
@@ -142,7 +142,9 @@ def test_gathers_side_by_side_are_computed_once() -> None:
         lines.append(f"z{n} = f32[90,1] reshape(y{n})")
     text = "\n".join([*lines, "ROOT r = f32[90,3] concatenate(z0, z1, z2), dimensions={1}"])
     rng = np.random.default_rng(0)
-    agree(text, rng.integers(-2, 45, (90, 1)).astype(np.int32), *rng.normal(size=(3, 40)).astype(np.float32))
+    agree(
+        text, rng.integers(-2, 405, (90, 1)).astype(np.int32), *rng.normal(size=(3, 400)).astype(np.float32)
+    )
     assert "masked.gather" in print_module(compiled(text).program.module)
 
 
