@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloom.passes.simplify.constant_folding import ConstantFolding
+from hloom.passes.simplify.constant_folding import ConstantFolding, closed_value
 from tests import agreement
 from tests.evaluation import parse
 from tests.native_runs import compiled
@@ -78,3 +78,18 @@ def test_conversions_of_scalars(source: str, target: str) -> None:
     assert value.shape == ()
     assert float(value) == 1
     assert np.asarray(compiled(text)()).dtype == value.dtype
+
+
+def test_values_that_depend_on_constants_alone_are_known_if_they_are_little_work() -> None:
+    def value(size: int, what: str) -> Any:
+        text = f"""
+            p = f32[{size},{size}] parameter(0)
+            i = f32[{size},{size}] iota(), iota_dimension=0
+            d = f32[{size},{size}] dot(i, {what}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+            ROOT s = f32[{size},{size}] add(d, i)"""
+        return closed_value(parse(text).entry.root)
+
+    numbers = np.arange(9, dtype=np.float32)[:, None] * np.ones(9, np.float32)
+    agreement.same(value(9, "i"), numbers @ numbers + numbers)
+    assert value(9, "p") is None
+    assert value(4096, "i") is None

@@ -119,10 +119,10 @@ def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
     return True
 
 
-def closed_value(i: HloInstruction, most: int = 1 << 26) -> Array | None:
+def closed_value(i: HloInstruction, most: int = 1 << 30) -> Array | None:
     """Return the value of an instruction that depends on constants alone; None for others.
 
-    Also None if the instructions that it depends on have more than ``most`` elements altogether.
+    Also None if evaluating it, and all that it depends on, is more work than ``most``, or refused.
     """
     closed: dict[HloInstruction, None] = {}
     waiting = [i]
@@ -134,7 +134,7 @@ def closed_value(i: HloInstruction, most: int = 1 << 26) -> Array | None:
         if not (is_function or _is_known(node)) or not node.shape.is_array or node.shape.is_dynamic:
             return None
         closed[node] = None
-        most -= node.shape.element_count
+        most -= work_of(node) if node.operands else node.shape.element_count
         if most < 0:
             return None
         waiting += node.operands
