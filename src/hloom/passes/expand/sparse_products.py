@@ -28,7 +28,7 @@ from hloom.shape.shape import Shape
 
 _MOST_DIAGONALS: Final = 16
 """Maximum number of diagonals; a loop over the elements of more of them is long."""
-_MOST_ADDED: Final = 4
+_MOST_ADDED: Final = 6
 """Maximum number of terms that are added one by one, in loops with others; a reduction adds more."""
 _WIDE: Final = 8
 """Minimum number of elements of rows that are worth a loop over vectors."""
