@@ -86,7 +86,7 @@ class View:
         return total
 
     def begins_with(self, lanes: int) -> bool:
-        """Return whether memory holds as many elements from the first one on."""
+        """Return whether the array has at least as many contiguous elements as ``lanes``."""
         return self.is_bounded and lanes <= self.count
 
     @property
@@ -288,8 +288,8 @@ class Elements(EmittedIndexing):
     def load(self, view: View, indices: Indices, *, of: HloInstruction | None = None) -> Element:
         """Load an element of an array; lanes whose mask is off have arbitrary values.
 
-        ``of``: the instruction whose value the array is. Its elements do not change, and registers may keep
-        them.
+        ``of``: the instruction whose value the array is. Its elements are constant, and may be cached in
+        registers.
         """
         linear = view.linear(indices)
         self.accesses.append(linear)
@@ -389,7 +389,7 @@ class Elements(EmittedIndexing):
         return self.function.intrinsic("smin", low, self.function.constant(I64, count - 1))
 
     def _gather(self, view: View, linear: Index, *, part: int = 0, of: HloInstruction | None) -> Value:
-        """Load each lane of a part of elements from an address of its own, or look it up in registers."""
+        """Load one part of an element in each lane, from separate addresses or from a table in registers."""
         stored, parts = _stored_parts(view.element_type)
         table = self.table(of, linear) if of is not None else None
         if table is not None:
@@ -404,9 +404,9 @@ class Elements(EmittedIndexing):
         return gather(stored.vector(self.lanes), pointers, mask)
 
     def table(self, of: HloInstruction, linear: Index) -> Table | None:
-        """Return registers of the elements from the first one that lanes may read; None if they are many.
+        """Return a table in registers of all elements that the lanes of an index may read; None if too many.
 
-        They are loaded once in a scope. Variables of the linear index may have no values as yet.
+        A table is loaded once in a scope. Variables of the linear index need not have values yet.
         """
         from hloom.codegen.tables import fits_in_registers, load_table  # programs without gathers need none
 
@@ -499,7 +499,7 @@ def _stored_parts(element_type: ElementType) -> tuple[Type, int]:
 
 
 def _start(linear: Index) -> Index:
-    """Return the part of an index on which all lanes agree."""
+    """Return the terms of an index that are the same in all lanes."""
     scalars = [(v, c) for v, c in linear.terms if isinstance(v.value, Value) and not v.value.type.lanes]
     return Index(linear.constant, scalars)
 

@@ -413,7 +413,7 @@ def emit_steady(elements: Elements, accesses: Accesses, space: Space) -> None:
 
 
 def emit_tables(elements: Elements, accesses: Accesses, space: Space) -> None:
-    """Load tables in which a loop nest looks elements up, as far as the loops begun so far permit."""
+    """Load the lookup tables of a loop nest whose start depends only on loops that have been entered."""
     ahead = {variable for variable in space.variables if variable.value is None}
     for i, reads in accesses.reads.items():
         for linear in sorted(reads, key=lambda index: (index.constant, len(index.terms))):

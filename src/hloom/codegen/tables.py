@@ -1,8 +1,9 @@
-"""Small tables in vector registers: permutations look elements up, a vector of them at a time.
+"""Small lookup tables in vector registers, read by permutations in place of gathers.
 
-Processors load the lanes of a gather one after the other. A table that fits in a few registers is loaded
-once, before a loop, and its words are permuted, by AVX2 those of one register, by AVX-512 those of two. Bits
-of the index choose between the results of several permutations. Narrow elements are shifted out of words.
+Processors load the lanes of a gather one after the other. A table that fits in a few registers is loaded once
+before a loop, and a permutation looks up a whole vector of indices: AVX2 permutes the words of one register,
+AVX-512 those of two. Larger tables take several permutations, and high bits of the index select between their
+results. Elements narrower than a word are shifted out of it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from hloom.codegen.vector_math.reals import in_registers
 from hloom.records import dataclass
 
 MOST_PERMUTATIONS: Final = 4
-"""Permutations by which an element is looked up at most: among 128 of 4 bytes with AVX-512, 32 with AVX2.
+"""Maximum number of permutations of a lookup: tables of 128 words with AVX-512, and of 32 with AVX2.
 
-On a Cascade Lake a million f32 numbers take 0.18 ms from a table of 64 and 0.21 ms from one of 128, by loads
-of single elements 0.50 ms, and with eight permutations 0.33 ms. Held to AVX2, they take 0.20 ms from a table
-of 32 and 0.42 ms from one of 64, by loads 0.38 ms.
+A million f32 lookups on a Cascade Lake take 0.18 ms in a table of 64 elements, 0.21 ms in one of 128, and
+0.33 ms with eight permutations; scalar loads take 0.50 ms. With AVX2 alone they take 0.20 ms in a table of 32
+and 0.42 ms in one of 64; scalar loads take 0.38 ms.
 """
 
 
@@ -51,7 +52,7 @@ class Table:
         return shifted.cast("trunc", make_type(f"i{stored.bits}")).bitcast(stored.vector(lanes))
 
     def _permuted(self, index: Value) -> Value:
-        """Return the words at a vector of indices."""
+        """Return the words at a vector of indices of any length."""
         lanes, most = index.type.lanes, self.words[0].type.lanes
         if lanes < most:
             padded = index.shuffle([*range(lanes), *[-1] * (most - lanes)])
@@ -59,7 +60,7 @@ class Table:
         return in_registers(self._in_register, index)
 
     def _in_register(self, index: Value) -> Value:
-        """Return the words at a register of indices."""
+        """Return the words at a vector of indices that fills a register."""
         reads = _registers_read(index.function.target)
         parts = [_permute(self.words[n : n + reads], index) for n in range(0, len(self.words), reads)]
         bit = reads * index.type.lanes
@@ -74,14 +75,14 @@ class Table:
 
 
 def fits_in_registers(target: Target, count: int, stored: Type) -> bool:
-    """Return whether permutations look up an element of a table faster than it is loaded."""
+    """Return whether permutations are faster than loads for a table of ``count`` elements."""
     if not (has_avx512(target) or (target.has("avx2") and stored.size <= I32.size)):
         return False
     return count * stored.size <= MOST_PERMUTATIONS * _registers_read(target) * target.vector_bytes
 
 
 def load_table(pointer: Value, count: int, stored: Type) -> Table:
-    """Load a table that fits in registers; nothing beyond its elements is read."""
+    """Load a table that fits in registers, without reading memory past its end."""
     f = Function.of(pointer)
     size = f.target.vector_bytes
     word = I64 if stored.size == I64.size else I32
@@ -101,12 +102,12 @@ def load_table(pointer: Value, count: int, stored: Type) -> Table:
 
 
 def _registers_read(target: Target) -> int:
-    """Return the number of registers that a permutation reads."""
+    """Return the number of table registers that one permutation instruction reads."""
     return 2 if has_avx512(target) else 1
 
 
 def _permute(words: Sequence[Value], index: Value) -> Value:
-    """Permute one register, or two of AVX-512, by the lowest bits of an index."""
+    """Permute the words of one register, or of two with AVX-512, by the low bits of a vector of indices."""
     f, type = index.function, index.type
     if not has_avx512(f.target):
         return f.call(type, "llvm.x86.avx2.permd", *words, index)
@@ -118,7 +119,7 @@ def _permute(words: Sequence[Value], index: Value) -> Value:
 
 
 def _has_bit(index: Value, bit: int) -> Value:
-    """Return whether a bit of an index is set; AVX2 selects by the signs of lanes."""
+    """Return whether a bit of an index is set, as the sign of a lane with AVX2, whose blends test signs."""
     if has_avx512(index.function.target):
         return (index & bit).compare("ne", 0)
     return (index << (index.type.bits - bit.bit_length())).compare("slt", 0)

@@ -77,7 +77,11 @@ class CpuBackend(Backend):
         ]
 
     def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> SplitProgram:
-        """Divide a program; raises HloError by the rule ``prepare.dynamic`` for one of dynamic sizes."""
+        """Split a program for `exe.prepare`: what depends on unchanging arguments only, and the rest.
+
+        ``kept`` are the numbers of the unchanging arguments. Raises HloError by the rule ``prepare.dynamic``
+        for programs with arrays of dynamic sizes.
+        """
         if is_dynamic(module):
             message = f"arguments of {module.name} cannot be prepared: it has arrays of dynamic sizes"
             raise HloError(message, rule="prepare.dynamic")

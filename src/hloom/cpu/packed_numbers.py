@@ -235,12 +235,15 @@ def _split(sizes: Sequence[int], depth: int) -> int:
 
 
 def _turned_sizes(sizes: Sequence[int], first: int) -> tuple[int, ...]:
-    """Return sizes of dimensions with those before the first one behind the others."""
+    """Rotate a list of dimension sizes, or numbers: ``sizes[first:]``, then ``sizes[:first]``."""
     return (*sizes[first:], *sizes[:first])
 
 
 def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruction:
-    """Return a member of a path with its columns behind its ``depth`` rows, from its operand in that form."""
+    """Copy an instruction with its dimensions rotated, so that its ``depth`` rows come before its columns.
+
+    ``value`` is its operand in the same form.
+    """
     w, first = Writer(i), _split(i.shape.dimensions, depth)
     sizes = _turned_sizes(i.shape.dimensions, first)
     if isinstance(i.operation, Reshape):

@@ -149,7 +149,7 @@ def _range(x: Value, y: Value, which: int) -> Value:
 
 
 def _scalar_range(x: Value, y: Value, which: int) -> Value:
-    """Emit VRANGE of scalars; it ignores a NaN."""
+    """Emit VRANGESS or VRANGESD, which returns the other operand if one is NaN."""
     f, lanes = x.function, 16 // x.type.size
     name = f"llvm.x86.avx512.mask.range.{'ss' if x.type is F32 else 'sd'}"
     a, b = x.splat(lanes), y.splat(lanes)
@@ -217,15 +217,15 @@ def _quotient_of_floats(x: Value, y: Value, signed: bool) -> Value:
 
 
 def _has_products_of_halves(x: Value, divisor: int) -> bool:
-    """Return whether to divide vectors of 64 bits by products of 32: LLVM divides one lane after the other.
+    """Return whether to divide vectors of 64-bit integers by multiplication of 32-bit halves.
 
-    It shifts for powers of two.
+    LLVM divides lane by lane, except by powers of two, for which it shifts.
     """
     return divisor.bit_count() > 1 and x.function.target.has("avx2")
 
 
 def _quotient_of_wide(x: Value, divisor: int) -> Value:
-    """Divide 64 bits with a sign by a constant d: ``u * m >> 63 + n`` of the magnitude u, at most ``2**63``.
+    """Divide signed 64-bit integers by a constant d: ``u * m >> 63 + n``, with a magnitude ``u <= 2**63``.
 
     With ``d <= 2**n`` and ``m = (2**(63 + n) + e) / d``, of ``e < d``, the product exceeds ``u / d`` by less
     than ``1 / d``, the least distance of a fraction from the next integer; m has 64 bits.
@@ -238,7 +238,7 @@ def _quotient_of_wide(x: Value, divisor: int) -> Value:
 
 
 def _upper_half(u: Value, factor: int) -> Value:
-    """Return the upper 64 bits of products of u, at most ``2**63``, and a number without a sign."""
+    """Return the upper 64 bits of the products of u, at most ``2**63``, and an unsigned 64-bit factor."""
     low, high = u & _HALF, u.logical_shift_right(32)
     factor_low, factor_high = factor & _HALF, factor >> 32
     middle = high * factor_low + (low * factor_low).logical_shift_right(32)

@@ -1,11 +1,12 @@
-"""sparse-constant-dots: leave the zeros of constant matrices out of products.
+"""sparse-constant-dots: skip the zeros of constant matrices in dots.
 
-Resizing an image multiplies each of its dimensions by a matrix of interpolation weights; differences along a
-grid, permutations and selections may be written as products with constant matrices, too. Few elements of
-such a column differ from zero, and a sum of these products alone is short.
+Resizing an image multiplies each of its dimensions by a matrix of interpolation weights; finite differences,
+permutations and selections are also written as dots with constant matrices. The columns of such a matrix have
+few nonzero elements, and a sum over these alone is short.
 
-A product with zero is zero unless the other factor is infinite or NaN. So the short sums are one branch, for
-numbers of which neither sums nor results of any product of a chain overflow, and the dots the other.
+A product with zero is zero unless the other factor is infinite or NaN. A conditional therefore chooses
+between two branches: the short sums, if the operand is so small that nothing in a chain of dots overflows,
+and the original dots otherwise.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}
     Within the rounding errors of sums in the order of the contracted dimension. Integers need no branches.
 
     Attributes:
-        sparsity: minimum number of elements of a column for each one that is not zero.
-        sparsity_of_few: the same for sums that gather single elements, of vectors and few rows.
-        most_terms: maximum number of elements of a column that are not zero.
+        sparsity: minimum ratio of all elements of a column to its nonzero elements.
+        sparsity_of_few: the same for sums that gather single elements, where x is a vector or has few rows.
+        most_terms: maximum number of nonzero elements of a column.
         least: minimum number of products of a dot.
     """
 
@@ -69,7 +70,7 @@ class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}
         return changed
 
     def factor(self, i: HloInstruction) -> Factor | None:
-        """Return the sparse constant factor of a dot of which the zeros are worth leaving out."""
+        """Return the sparse constant factor of a dot; None if it has none or short sums do not pay."""
         if not isinstance(i.operation, Dot) or not _has_plain_types(i) or i.operation.lhs_batch_dims:
             return None
         inner = [inner_of(i.operation, side) for side in (0, 1)]
@@ -87,7 +88,7 @@ class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}
         return None
 
     def pays(self, factor: Factor) -> bool:
-        """Return whether the zeros of a finite constant are worth leaving out."""
+        """Return whether a constant is finite and so sparse that short sums are faster than the dot."""
         from hloom.passes.expand import sparse_products  # for programs that have constant factors
 
         if not math.isfinite(factor.gain):
@@ -99,7 +100,7 @@ class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}
 
 
 def _has_plain_types(i: HloInstruction) -> bool:
-    """Return whether a dot is one of integers or of floats that are added up as floats of 32 or 64 bits."""
+    """Return whether a dot has static shapes and types whose sums are integers, f32 or f64."""
     values = (i, *i.operands)
     kinds = {value.shape.element_type for value in values}
     is_plain = kinds <= _FLOATS or all(k.is_integer and k.bits >= 8 for k in kinds)
@@ -133,11 +134,11 @@ class Factor:
 
     @property
     def gain(self) -> float:
-        """Return the largest sum of magnitudes of a column, by which results exceed elements of x at most."""
+        """Return the 1-norm of the matrix: results are at most that many times the largest element of x."""
         return float(np.abs(self.matrix.astype(float)).sum(axis=0).max())
 
     def sum(self, w: Inserter, x: HloInstruction) -> HloInstruction:
-        """Add the dot of ``x`` without the products with zero."""
+        """Write the product of ``x`` and the constant as short sums, with the shape of the dot."""
         from hloom.passes.expand.sparse_products import sparse_product
 
         dot, kind = operation_of(self.dot, Dot), self.dot.shape.element_type
@@ -153,11 +154,11 @@ class Factor:
 
 @dataclass(slots=True, eq=False)
 class Chain:
-    """Dots of which each is a factor of the next, and what moves their results.
+    """A sequence of dots with constants in which each multiplies the result of the one before.
 
     Attributes:
-        x: the value that the first dot multiplies.
-        steps: dots, transposes and reshapes, in order.
+        x: the operand of the first dot.
+        steps: the dots, and transposes and reshapes between and after them, in order.
         factors: the constant factors of the dots.
     """
 
@@ -172,9 +173,9 @@ class Chain:
 
     @property
     def bound(self) -> float:
-        """Return a power of two: if no element of x is larger, no sum and no result is infinite.
+        """Return a power of two such that no dot overflows if no magnitude in x is larger.
 
-        They are at most half of the largest number, which leaves room for rounding.
+        All results and partial sums are then at most half of the largest number: room for rounding errors.
         """
         growth = largest = 0
         kinds = {self.x.shape.element_type}
@@ -185,13 +186,13 @@ class Chain:
         return math.ldexp(1.0, min(float_format(kind).largest_exponent for kind in kinds) - largest)
 
     def short(self, w: Inserter, x: HloInstruction) -> HloInstruction:
-        """Add the chain with short sums in place of the dots."""
+        """Write the chain with short sums in place of its dots."""
         for step in self.steps:
             x = self.factors[step].sum(w, x) if step in self.factors else w.copy(step, [x])
         return x
 
     def long(self, w: Inserter, x: HloInstruction) -> HloInstruction:
-        """Add a copy of the chain, and of the constants."""
+        """Write a copy of the chain and of its constants, into a branch."""
         copies = {self.x: x}
 
         def copy(i: HloInstruction) -> HloInstruction:
@@ -213,7 +214,7 @@ def _chains(computation: HloComputation, factors: Mapping[HloInstruction, Factor
 
 
 def _dots_until(last: HloInstruction, factors: Mapping[HloInstruction, Factor]) -> list[HloInstruction]:
-    """Return the dots of a chain, and what moves their results, up to its last dot."""
+    """Return the dots of a chain that ends with a dot, and the transposes and reshapes between them."""
     steps: list[HloInstruction] = [last]
     moves: list[HloInstruction] = []
     i = factors[last].x
@@ -226,7 +227,7 @@ def _dots_until(last: HloInstruction, factors: Mapping[HloInstruction, Factor]) 
 
 
 def _moves_after(dot: HloInstruction) -> list[HloInstruction]:
-    """Return what moves the elements of a result that nothing else uses."""
+    """Return the chain of transposes and reshapes that are the only users of a dot."""
     moves: list[HloInstruction] = []
     user = _only_user(dot)
     while user is not None and _moves(user):
@@ -262,7 +263,7 @@ def _rewrite(chain: Chain) -> bool:
 
 
 def _all_at_most(w: Inserter, x: HloInstruction, bound: float) -> HloInstruction:
-    """Add a test whether no element of x has a larger magnitude or is NaN."""
+    """Write the test ``all(|x| <= bound)``, which is false for NaN."""
     is_small = w.compare(w.op(Abs(), x), "LE", w.full(bound, x.shape))
     every = Reduce(dimensions=tuple(range(x.shape.rank)))
     return w.op(every, is_small, w.scalar(True, PRED), computations=[w.combiner(And(), PRED)])

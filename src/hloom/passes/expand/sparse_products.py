@@ -1,9 +1,10 @@
-"""Products with sparse matrices, as sums of products with their elements that are not zero.
+"""Products with constant sparse matrices, as sums over the nonzero elements.
 
-Where the elements lie along few diagonals, as those of differences and of images resized by simple ratios
-do, a sum adds up slices times the elements of a diagonal. The results of a ratio of 3 to 2 lie along other
-diagonals in even columns than in odd ones: each such phase is a sum of its own. Elsewhere sums gather rows,
-which are long if the dimension is the first: others are transposed.
+If the nonzero elements lie on few diagonals, as in finite differences and in resizing by simple ratios, the
+product is a sum of slices of x, each times the elements of a diagonal. When resizing by 3 : 2, even and odd
+columns have different diagonals: each such phase is computed as a sum of its own, and the results are
+interleaved. Otherwise the elements of x are gathered. Gathered rows are contiguous if the contracted
+dimension is major; x is transposed where it is not.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 _MOST_DIAGONALS: Final = 16
-"""Maximum number of diagonals; a loop over the elements of more of them is long."""
+"""Maximum number of diagonals, which are the terms of one fused loop."""
 _MOST_ADDED: Final = 6
-"""Maximum number of terms that are added one by one, in loops with others; a reduction adds more."""
+"""Maximum number of gathered terms that are added by separate operations, which fuse; a reduce adds more."""
 _WIDE: Final = 8
-"""Minimum number of elements of rows that are worth a loop over vectors."""
+"""Minimum number of contiguous elements for a loop over vectors."""
 
 
 def sparse_product(w: Inserter, x: HloInstruction, axis: int, matrix: Array) -> HloInstruction:
-    """Add the product of ``x``, along a dimension, with the columns of a matrix, which take its place.
+    """Write the product of ``x`` and a matrix, with its columns in place of dimension ``axis``.
 
-    Each sum begins with 0, as those of dots do, and has its terms in the order of the rows.
+    Each sum begins with 0, as those of dots do, and adds its terms in the order of the matrix's rows.
     """
     phases = _phases(x.shape, axis, matrix)
     if phases:
@@ -51,27 +52,27 @@ def sparse_product(w: Inserter, x: HloInstruction, axis: int, matrix: Array) -> 
 
 
 def reads_vectors(x: Shape, axis: int, matrix: Array) -> bool:
-    """Return whether the sums for an array read neighboring elements together."""
+    """Return whether the loops of `sparse_product` load vectors of x, not single elements."""
     return x.element_count >= _WIDE * x.dimensions[axis] or bool(_phases(x, axis, matrix))
 
 
 def terms_of(matrix: Array) -> int:
-    """Return the largest number of elements of a column that are not zero."""
+    """Return the largest number of nonzero elements of a column."""
     return int(np.count_nonzero(matrix, axis=0).max())
 
 
 def _transposed(w: Inserter, x: HloInstruction, order: Sequence[int]) -> HloInstruction:
-    """Add an array with its dimensions in another order, in memory too: loops do not pass barriers."""
+    """Write a transposition that is stored in memory: a barrier keeps it from being fused into its users."""
     return w.op(OptimizationBarrier(), w.op(Transpose(dimensions=tuple(order)), x))
 
 
 class _Phase:
-    """Columns of a matrix whose elements lie along diagonals.
+    """Columns of a matrix whose nonzero elements lie on few diagonals.
 
     Attributes:
         columns: the columns.
-        step: difference of the rows of a diagonal in neighboring columns.
-        diagonals: the rows in which diagonals begin, in or above column 0.
+        step: the slope of the diagonals, in rows for each column.
+        diagonals: the row of each diagonal in column 0, negative if it enters the matrix in a later column.
     """
 
     def __init__(self, columns: Array, step: int) -> None:
@@ -80,7 +81,7 @@ class _Phase:
         self.diagonals: list[int] = np.unique(rows - step * numbers).tolist()
 
     def sum(self, w: Inserter, x: HloInstruction, axis: int) -> HloInstruction:
-        """Add the sum of slices times diagonals."""
+        """Write the sum, over the diagonals, of slices of x times the elements of a diagonal."""
         sizes = list(x.shape.dimensions)
         sizes[axis] = self.columns.shape[1]
         total = w.full(0, Shape(x.shape.element_type, tuple(sizes)))
@@ -89,7 +90,7 @@ class _Phase:
         return total
 
     def _product(self, w: Inserter, x: HloInstruction, axis: int, first: int) -> HloInstruction:
-        """Add the products with a diagonal; they are 0 in columns that it does not meet."""
+        """Write the products with a diagonal, padded with 0 in the columns that it does not cross."""
         length, count = self.columns.shape
         begin = max(0, -(first // self.step))
         end = min(count, -(-(length - first) // self.step))
@@ -104,7 +105,7 @@ class _Phase:
 
 
 def _phases(x: Shape, axis: int, matrix: Array) -> list[_Phase]:
-    """Return the phases of a matrix of few diagonals; none for others, or if it is as well to gather rows."""
+    """Return the phases of a matrix with few diagonals; none if gathering rows is at least as fast."""
     rows, columns = matrix.shape
     count = columns // math.gcd(rows, columns)
     is_narrow = math.prod(x.dimensions[axis + 1 :]) < _WIDE
@@ -122,7 +123,7 @@ def _sliced(w: Inserter, x: HloInstruction, axis: int, part: SliceDimension) -> 
 
 
 def _interleaved(w: Inserter, parts: Sequence[HloInstruction], axis: int) -> HloInstruction:
-    """Add the elements of arrays in turns along a dimension."""
+    """Write the interleaving of arrays along a dimension: element n of each, then element n + 1."""
     if len(parts) == 1:
         return parts[0]
     sizes = parts[0].shape.dimensions
@@ -132,9 +133,10 @@ def _interleaved(w: Inserter, parts: Sequence[HloInstruction], axis: int) -> Hlo
 
 
 def _gathered(w: Inserter, x: HloInstruction, axis: int, matrix: Array, *, most_added: int) -> HloInstruction:
-    """Add the sums, over the terms of a column, of gathered elements times those of the column.
+    """Write the product as sums of gathered elements of x times the nonzero elements of a column.
 
-    Shorter columns have terms with zeros.
+    Columns with fewer nonzero elements than others are filled up with zeros. Up to ``most_added`` terms are
+    added by separate operations.
     """
     terms, count = terms_of(matrix), matrix.shape[1]
     columns = range(count)
@@ -151,7 +153,7 @@ def _gathered(w: Inserter, x: HloInstruction, axis: int, matrix: Array, *, most_
 
 
 def _products(w: Inserter, x: HloInstruction, axis: int, rows: Array, numbers: Array) -> HloInstruction:
-    """Add the products of numbers and elements of x in some rows; their dimensions replace that of x."""
+    """Write the products of constants and gathered rows of x; their dimensions replace ``axis``."""
     last = rows.ndim + axis
     sizes = x.shape.dimensions
     gather = Gather(
@@ -167,7 +169,7 @@ def _products(w: Inserter, x: HloInstruction, axis: int, rows: Array, numbers: A
 
 
 def _spread(w: Inserter, numbers: Array, shape: Shape, axes: Sequence[int]) -> HloInstruction:
-    """Add an array of constant numbers along some dimensions."""
+    """Write a broadcast of constants, whose dimensions are ``axes`` of the shape."""
     one = only_number(numbers)
     if one is not None:
         return w.full(one, shape)

@@ -1,11 +1,11 @@
 """stencil-convolutions: write convolutions of few features with small windows as sums of shifted arrays.
 
-Kernels of convolutions compute tiles of many features. With one feature a convolution is a stencil: the sum,
-over the elements of the window, of the shifted base times a number. Written so it is a loop over vectors of
-the minor dimension, in which no index is tested but at the rims, and it joins the operations around it.
+The convolution kernels compute tiles of many features. With one feature a convolution is a stencil: the sum,
+over the taps of the window, of the shifted base times a scalar. As elementwise operations it is a loop over
+vectors of the minor dimension, with bounds checks at the edges only, and fuses with the operations around it.
 
-There is no product where the window leaves the base: products are padded, not the base, whose zeros times an
-infinite element of the kernel would be NaN.
+The products are padded, not the base: a zero of the padding times an infinite element of the kernel would be
+NaN.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class StencilConvolutions(OpExpander, name="stencil-convolutions", of=Convolutio
     Within the rounding errors of sums in the order of the window.
 
     Attributes:
-        limits: for the shortest minor dimension of a result: the maximum number of products of a sum, and of
-            input features times output features.
+        limits: tuples of a minimum extent of the result's minor dimension, and for that extent the maximum
+            numbers of products of a sum and of input features times output features.
         least: minimum number of elements of the result.
     """
 
@@ -69,7 +69,10 @@ class StencilConvolutions(OpExpander, name="stencil-convolutions", of=Convolutio
 
 
 def _keeps_order(i: HloInstruction, convolution: Convolution) -> bool:
-    """Return whether batch and spatial dimensions are in one order, and several features not minor."""
+    """Return whether batch and spatial dimensions have the same order in input and output.
+
+    The feature dimensions must not be minor, unless their size is 1.
+    """
     labels, minor = convolution.dim_labels, i.shape.rank - 1
     before = np.argsort((labels.input_batch_dimension, *labels.input_spatial_dimensions))
     after = np.argsort((labels.output_batch_dimension, *labels.output_spatial_dimensions))
@@ -80,7 +83,7 @@ def _keeps_order(i: HloInstruction, convolution: Convolution) -> bool:
 
 
 def _sum(w: Writer, i: HloInstruction, convolution: Convolution) -> HloInstruction:
-    """Return the sum of the products at each element of the window, in its order."""
+    """Write the sum of the products over the taps of the window, in row-major order."""
     kind = i.shape.element_type
     kind = F32 if kind.is_floating and kind.bits < 32 else kind
     x, kernel = (w.convert(o, kind) for o in i.operands)
@@ -100,7 +103,7 @@ def _product(
     term: tuple[tuple[int, ...], int],
     sizes: tuple[int, ...],
 ) -> HloInstruction | None:
-    """Return the base times one element of the window at all positions; None if they all are outside."""
+    """Write the product of the base and one tap at all positions; None if the tap only meets padding."""
     labels, (x, kernel), (tap, feature) = convolution.dim_labels, operands, term
     read = [SliceDimension(0, size) for size in x.shape.dimensions]
     read[labels.input_feature_dimension] = SliceDimension(feature, feature + 1)

@@ -1,8 +1,8 @@
 """stencil-windows: write reductions of small windows as combinations of shifted arrays.
 
-A window of a few elements, as pooling has, is a stencil: the maximum or sum of shifted bases, padded by the
-initial value. Written so it is a loop over vectors of the minor dimension, in which no index is tested but at
-the rims, and it joins the operations around it.
+A reduction of small windows, such as pooling, is a stencil: the maximum or sum of shifted arrays, padded with
+the initial value. As elementwise operations it is a loop over vectors of the minor dimension, with bounds
+checks at the edges only, and fuses with the operations around it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StencilWindows(OpExpander, name="stencil-windows", of=ReduceWindow):
     shortest: int = 16
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
-        """Write a reduction of small windows, from the neutral element, as a combination."""
+        """Write a reduction of small windows, whose initial value is neutral, as a combination of arrays."""
         windows, combine = operation_of(i, ReduceWindow).window, combiner(i)
         if combine is None or not all(o.shape.is_static for o in (i, *i.operands)):
             return None
@@ -56,12 +56,12 @@ class StencilWindows(OpExpander, name="stencil-windows", of=ReduceWindow):
 
 
 def _is_inside(d: WindowDimension, size: int) -> bool:
-    """Return whether most windows lie inside of a base without holes; cumulative ones do not."""
+    """Return whether most windows lie inside of an undilated base; those of cumulative sums do not."""
     return d.base_dilation == 1 and 2 * (d.size - 1) * d.window_dilation <= size
 
 
 def _combined(w: Writer, i: HloInstruction, combine: Operation) -> HloInstruction:
-    """Return the combination of the elements of each window, in the order of the window."""
+    """Write the combination of the elements of each window, in row-major order of the window."""
     windows, kind = operation_of(i, ReduceWindow).window, i.shape.element_type
     rounds = isinstance(combine, Add | Multiply) and kind.is_floating and kind.bits < 32
     x, initial = (w.convert(o, F32 if rounds else kind) for o in i.operands)

@@ -9,9 +9,16 @@ from hloom.operations.convolution import under_tap
 def tap_ranges(
     tap: int, d: WindowDimension, size: int, positions: int
 ) -> tuple[SliceDimension, PaddingDimension] | None:
-    """Return the elements of a dimension under a tap, and the positions before and after those over one.
+    """Return what one tap reads along a dimension, as the slice of the base and the padding of the result.
 
-    None if there are none. The base has no holes.
+    The padding counts the window positions at which the tap is outside of the base. Returns None if it is at
+    all positions.
+
+    Args:
+        tap: the number of the element in the window.
+        d: the window along the dimension, without base dilation.
+        size: the extent of the base.
+        positions: the extent of the result.
     """
     assert d.base_dilation == 1
     over, under = under_tap(tap, positions, d, size)

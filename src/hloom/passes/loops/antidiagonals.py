@@ -1,7 +1,7 @@
-"""The cells of an antidiagonal of a nest's table, as lanes of arrays.
+"""The cells of an antidiagonal of a loop nest's table, as the lanes of an array.
 
-Lane i of antidiagonal d is the cell of row i and column d - i. Lanes before their first or past their last
-column hold values that nothing reads.
+Lane i of antidiagonal d is the cell of row i and column d - i. Where that column is outside of the table, the
+value of the lane is arbitrary, and nothing reads it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 
 _OLDEST: Final = 4
-"""Maximum number of rows, or of antidiagonals, between a cell and one that it needs."""
+"""Maximum distance, in rows or antidiagonals, of a cell from those that it depends on."""
 _MOST_RECOMPUTED: Final = 16
-"""Maximum number of instructions whose elements are computed again in lanes, in place of loads."""
+"""Maximum number of instructions that are recomputed in lanes, where the loops would load their elements."""
 _LARGEST_COPY: Final = 1 << 24
-"""Maximum number of bytes of a copy of an array by antidiagonals."""
+"""Maximum number of bytes of an array that is copied into antidiagonal order."""
 
 Position: TypeAlias = tuple[int, tuple[int, ...]]
-"""The number of a carried array, and the index of an element."""
+"""The tuple index of a carried array, and the index of an element of it."""
 
 
 class Antidiagonals(ElementWriter):
@@ -56,7 +56,7 @@ class Antidiagonals(ElementWriter):
         self._histories: dict[tuple[HloInstruction, int], HloInstruction] = {}
 
     def cell(self, cell: HloInstruction) -> HloInstruction:
-        """Write an array of one element of the inner loop's body."""
+        """Write the value of an instruction of the inner loop's body, of one element, in each lane."""
         return self.write(ElementRequest(cell, (Index(0),) * cell.shape.rank))
 
     def last(self, lanes: HloInstruction) -> HloInstruction:
@@ -65,7 +65,7 @@ class Antidiagonals(ElementWriter):
         return self.w.reshape(self.w.op(Slice(slice=(SliceDimension(n - 1, n),)), lanes), ())
 
     def extremum(self, extremum: Extremum) -> HloInstruction:
-        """Carry the extremum of the cells of each lane; return the element of the state."""
+        """Carry an extremum for each lane, of the cells computed so far; return the element of the state."""
         initial = self.nest.outer.initial(extremum.number)
         old = self.loop.carry(self.loop.outside.broadcast(initial, self.dimensions))
         new = self.w.op(extremum.operation, old, self.cell(extremum.cell))
@@ -79,7 +79,8 @@ class Antidiagonals(ElementWriter):
     def position_of(self, board: Board) -> Sequence[Index]:
         """Return the indices of the element of a board that an iteration updates.
 
-        Each is that of the row or column, or counts it down, and a constant.
+        Each is the number of the row or column times 1 or -1, plus a constant. Raises UnsupportedError for
+        others.
         """
         if board not in self._positions:
             shape = self.nest.outer.initial(board.number).shape
@@ -92,7 +93,7 @@ class Antidiagonals(ElementWriter):
         return self._positions[board]
 
     def write_histories(self) -> None:
-        """Carry the values that lanes need again, and those that these need."""
+        """Carry all requested values of earlier antidiagonals, and those that they are computed from."""
         written: set[tuple[HloInstruction, int]] = set()
         while pending := [key for key in self._histories if key not in written]:
             for value, age in pending:
@@ -101,7 +102,7 @@ class Antidiagonals(ElementWriter):
                 written.add((value, age))
 
     def history(self, cell: HloInstruction, age: int) -> HloInstruction:
-        """Return an element of the inner loop's body, as each lane computed it some antidiagonals ago."""
+        """Return the value of an instruction of the inner body in each lane, ``age`` antidiagonals ago."""
         if not 1 <= age <= _OLDEST:
             raise UnsupportedError(cell.name)
         if (cell, age) not in self._histories:
@@ -109,7 +110,7 @@ class Antidiagonals(ElementWriter):
             self._histories[cell, age] = self.loop.carry(zeros)
         return self._histories[cell, age]
 
-    # -- what the loops say of elements
+    # -- elements of the states of both loops
 
     def leaf(self, request: ElementRequest) -> Writing | None:
         (i, indices, _), nest = request, self.nest
@@ -140,7 +141,7 @@ class Antidiagonals(ElementWriter):
         return self.choose(self._is(self.column, 0), first, self.history(inner.following[number], 1))
 
     def _of_outer_state(self, request: ElementRequest, number: int) -> Writing:
-        """Return an element of an array that the outer loop carries: at first, or of the previous row."""
+        """Return an element of the outer loop's state: initial in the first row, else from the row above."""
         outer, rows, (i, indices, back) = self.nest.outer, self.nest.rows, request
         row = self.row - back
         if number == rows.element:
@@ -156,7 +157,7 @@ class Antidiagonals(ElementWriter):
         return self.choose(self._is(self.row, back), first, above)
 
     def _above(self, request: ElementRequest, number: int) -> HloInstruction:
-        """Return an element of the inner loop's row of cells, of a previous row."""
+        """Return a cell, of the row ``request.back`` rows above, from the inner loop's results."""
         i, indices, back = request
         row = self.nest.rows_of_cells.get(number)
         if row is None or not back:
@@ -166,7 +167,7 @@ class Antidiagonals(ElementWriter):
         return self._neighbor(row.cell, back, _distance(self.column * row.step + first, index, row.step))
 
     def _of_board(self, board: Board, indices: Indices) -> HloInstruction:
-        """Return an element of a board: one that was written before, or an initial one."""
+        """Return an element of a board: a cell that was computed before, or its initial value."""
         position = self.position_of(board)
         initial = self.nest.outer.initial(board.number)
         columns = _distance(position[-1], indices[-1], position[-1].terms[0][1])
@@ -185,7 +186,7 @@ class Antidiagonals(ElementWriter):
         return cell
 
     def _neighbor(self, cell: HloInstruction, rows: int, columns: int) -> HloInstruction:
-        """Return the cell of an earlier row and of another column."""
+        """Return the cell that is ``rows`` rows above and ``columns`` columns to the left."""
         lanes = self.history(cell, rows + columns)
         (n,) = self.dimensions
         if not rows:
@@ -199,7 +200,7 @@ class Antidiagonals(ElementWriter):
         return self.w.compare(value, "EQ", self.w.full(number, value.shape))
 
     def _edge(self, number: int, position: tuple[int, ...]) -> HloInstruction:
-        """Return an element of a carried array at the start of every row."""
+        """Return the values that an element of a carried array has at the start of each row, as an array."""
         if (number, position) not in self._edges:
             self._edges[number, position] = edge_of(self.nest, number, position)
         return self._edges[number, position]
@@ -207,7 +208,7 @@ class Antidiagonals(ElementWriter):
     # -- loads
 
     def table(self, array: HloInstruction, indices: Indices) -> HloInstruction:
-        """Return the element of an array; of an array of cells, from a copy by antidiagonals."""
+        """Return an element of an array; if indexed by row and column, from a copy in antidiagonal order."""
         loops = (self.row, self.column)
         if array.shape.rank != 2 or any(
             [(v, abs(factor)) for v, factor in index.terms] != [(_variable(loop), 1)]
@@ -233,7 +234,7 @@ class Antidiagonals(ElementWriter):
         return self.w.reshape(self.w.op(part, antidiagonals, self.loop.counter, self.w.scalar(0, S32)), (n,))
 
     def lookup(self, array: HloInstruction, index: Index) -> HloInstruction:
-        """Return a window of the array if the lanes read it in order, else gather."""
+        """Return a dynamic slice of the array if the lanes read adjacent elements, else gather."""
         factors = dict(index.terms)
         by_row, by_column = (factors.pop(_variable(i), 0) for i in (self.row, self.column))
         by_lane = by_row - by_column
@@ -255,7 +256,7 @@ class Antidiagonals(ElementWriter):
         return self.w.op(gather, self.loop.invariant(array), self.index_value(index))
 
     def _window(self, array: HloInstruction, start: int, by_step: int, size: int) -> HloInstruction:
-        """Return elements ``start + by_step * counter`` and the next ones, or for sizes < 0 those before."""
+        """Return the elements from ``start + by_step * counter`` on, or backward from there if size < 0."""
         outside, last = self.loop.outside, by_step * (self.loop.trips - 1)
         length = array.shape.dimensions[0]
         if size < 0:
@@ -272,7 +273,7 @@ class Antidiagonals(ElementWriter):
 
 
 def antidiagonals_of(w: Inserter, cells: HloInstruction) -> HloInstruction:
-    """Return an array whose row d has cell [i, d - i] in column i, and others where there is none."""
+    """Return an array whose element [d, i] is cell [i, d - i]; arbitrary where there is no such cell."""
     n, m = cells.shape.dimensions
     steps = n + m - 1
     flat = w.reshape(w.resize(cells, (n, steps + 1)), (n * (steps + 1),))
@@ -280,7 +281,7 @@ def antidiagonals_of(w: Inserter, cells: HloInstruction) -> HloInstruction:
 
 
 def cells_of(w: Inserter, antidiagonals: HloInstruction) -> HloInstruction:
-    """Return the array of which `antidiagonals_of` makes an array."""
+    """Invert `antidiagonals_of`."""
     steps, n = antidiagonals.shape.dimensions
     flat = w.reshape(w.op(Transpose(dimensions=(1, 0)), antidiagonals), (n * steps,))
     cells = w.reshape(w.resize(flat, (n * (steps + 1),)), (n, steps + 1))
@@ -288,13 +289,13 @@ def cells_of(w: Inserter, antidiagonals: HloInstruction) -> HloInstruction:
 
 
 def _variable(index: Index) -> Variable:
-    """Return the variable that an index is."""
+    """Return the variable of an index of one term."""
     ((variable, _),) = index.terms
     return variable
 
 
 def _with_value(index: Index, variable: Index, number: int) -> Index:
-    """Return an index with a number in place of a variable."""
+    """Substitute a number for a variable in an index."""
     factor = dict(index.terms).get(_variable(variable), 0)
     return index - variable * factor + factor * number
 

@@ -1,4 +1,4 @@
-"""Loops under construction, which count from 0."""
+"""Construction of while loops that count from 0 to a number of iterations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hloom.shape.shape import Shape
 
 
 class CountedLoop:
-    """A while over a counter from 0, whose state grows while its body is written.
+    """A while loop over a counter, to whose state elements are added while its body is being written.
 
     Args:
-        outside: a writer of the computation that will have the while.
+        outside: the writer of the computation to which the loop is added.
         trips: the number of iterations.
-        name: of the body.
+        name: the name of the body.
 
     Attributes:
         body: the writer of the body.
@@ -43,7 +43,7 @@ class CountedLoop:
         self.follow(self.counter, self.body.op(Add(), self.counter, self.body.scalar(1, S32)))
 
     def carry(self, initial: HloInstruction) -> HloInstruction:
-        """Add an element to the state; return its value in the body, which does not change it yet."""
+        """Add an element to the state; return its value in the body. Until `follow` it does not change."""
         number = len(self._initial)
         self._initial.append(initial)
         element = self.body.op(GetTupleElement(index=number), self._state, shape=initial.shape)
@@ -51,17 +51,17 @@ class CountedLoop:
         return element
 
     def follow(self, element: HloInstruction, value: HloInstruction) -> None:
-        """Set the value of an element after an iteration."""
+        """Set the value that an element, from `carry`, has after an iteration."""
         self._following[operation_of(element, GetTupleElement).index] = value
 
     def invariant(self, value: HloInstruction) -> HloInstruction:
-        """Return the value in the body of an instruction before the loop."""
+        """Return the value of an instruction outside of the loop for use in the body."""
         if value not in self._invariants:
             self._invariants[value] = self.carry(value)
         return self._invariants[value]
 
     def stack(self, value: HloInstruction) -> HloInstruction:
-        """Add an array whose row n is a value of iteration n; return its element."""
+        """Carry an array whose row n is ``value`` in iteration n; return its element of the state."""
         sizes = value.shape.dimensions
         stack = self.carry(self.outside.full(0, Shape(value.shape.element_type, (self.trips, *sizes))))
         zeros = (self.body.scalar(0, S32) for _ in sizes)
@@ -70,7 +70,7 @@ class CountedLoop:
         return stack
 
     def result(self, element: HloInstruction) -> HloInstruction:
-        """Return an element after the loop; the body is complete then."""
+        """Return the final value of an element, after the loop. The first call completes the body."""
         if self._loop is None:
             shape = Shape.tuple_(x.shape for x in self._initial)
             self._state.shape = shape

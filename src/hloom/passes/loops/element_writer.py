@@ -1,7 +1,7 @@
-"""Elements of instructions as HLO: an interpreter of what operations declare about their elements.
+"""Writes single elements of instructions as HLO into the body of a loop.
 
-The declarations are those that kernels are planned and emitted from (`hloom.ir.indexing`). Here each element
-becomes an array of a loop's body with one lane for each value of a variable, or a scalar.
+It interprets the element declarations of operations (`hloom.ir.indexing`), from which kernels are also
+planned and emitted. Here an element becomes an array with one lane for each value of a variable, or a scalar.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hloom.shape.shape import Shape
 
 
 class UnsupportedError(Exception):
-    """An element that a writer cannot write, so that the rewrite is given up."""
+    """Raised for an element that cannot be written; the rewrite is abandoned."""
 
 
 class ElementRequest(NamedTuple):
@@ -40,7 +40,7 @@ class ElementRequest(NamedTuple):
 
 
 Writing: TypeAlias = Generator[Read[HloInstruction] | ElementRequest, HloInstruction, HloInstruction]
-"""A generator that yields the elements that it needs, and returns its own."""
+"""A generator that yields requests for the elements it depends on, and returns the element."""
 
 
 class ElementWriter(Indexing[HloInstruction, HloInstruction]):
@@ -48,7 +48,7 @@ class ElementWriter(Indexing[HloInstruction, HloInstruction]):
 
     Args:
         loop: the loop.
-        dimensions: those of an element: of its lanes, or none.
+        dimensions: the dimensions of the array that an element becomes: its lanes; none for scalars.
 
     Attributes:
         values: the values of variables, s32 of these dimensions.
@@ -104,7 +104,10 @@ class ElementWriter(Indexing[HloInstruction, HloInstruction]):
 
     @abstractmethod
     def leaf(self, request: ElementRequest) -> Writing | None:
-        """Return the steps of an element by which the loops say more than its operation; else None."""
+        """Return the generator of an element that is not written from its operation, such as a loop's state.
+
+        Returns None for all others.
+        """
 
     @abstractmethod
     def lookup(self, array: HloInstruction, index: Index) -> HloInstruction:
@@ -143,7 +146,7 @@ class ElementWriter(Indexing[HloInstruction, HloInstruction]):
         return self.w.full(value, self._of_type(element_type))
 
     def compare(self, index: Index, size: int) -> HloInstruction:
-        """Compare with the ends that the index may pass."""
+        """Write the test ``0 <= index < size``, without the comparisons that always hold."""
         value, condition = self.index_value(index), None
         if index.minimum() < 0:
             condition = self.w.compare(value, "GE", self._full(0, S32))
@@ -163,7 +166,7 @@ class ElementWriter(Indexing[HloInstruction, HloInstruction]):
         """Return None: arrays are computed."""
 
     def position(self, element: HloInstruction, element_type: ElementType, extent: int) -> Index:
-        """Return the index that an element is, or a variable for one that is not affine."""
+        """Return an element, clamped to the extent, as an index: affine, or a new variable."""
         index = self._indices.get(element)
         if index is not None and index.minimum() >= 0 and index.maximum() < extent:
             return index
@@ -211,7 +214,7 @@ class ElementWriter(Indexing[HloInstruction, HloInstruction]):
         raise UnsupportedError("an element of several parts")
 
     def elementwise(self, instruction: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
-        """Copy the instruction; note sums of indices."""
+        """Copy the instruction with lanes; record sums of indices as affine."""
         element = self.w.copy(instruction, operands, self._of_type(instruction.shape.element_type))
         if isinstance(instruction.operation, Add | Subtract):
             a, b = (self._indices.get(o) for o in operands)

@@ -1,4 +1,7 @@
-"""Nests of two loops that compute a table, row by row: what the inner loop leaves behind, by kind."""
+"""Nests of two loops that compute a table row by row, and the results of the inner loop by kind.
+
+A result is a new row of cells, a *board* that both loops update in place, or an extremum of all cells.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from hloom.passes.loops.while_loops import loop_of
 from hloom.records import dataclass
 
 _IDEMPOTENT: Final = (And, Maximum, Minimum, Or)
-"""Operations that combine the same elements, in any order and any number of times, to the same bits."""
+"""Idempotent operations: the result does not depend on the order or on repetition of the operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """A new array of the cells of one row.
+    """An array that the inner loop fills with the cells of one row.
 
     Attributes:
         cell: the scalar that an iteration of the inner loop writes.
-        step: 1 if it writes the cells in order, -1 if from the last to the first.
+        step: 1 if it writes the cells in ascending order, -1 if in descending order.
     """
 
     cell: HloInstruction
@@ -38,9 +41,9 @@ class Board:
     """An array that both loops carry, of which each iteration of the inner one updates one element.
 
     Attributes:
-        number: of the element in the state of the outer loop.
-        cell: the new element, an array of one element.
-        position: its indices, of row and column or of the column only; scalars of the inner loop's body.
+        number: its tuple index in the state of the outer loop.
+        cell: the value of the updated element, an array of one element.
+        position: the indices of that element, by row and column or by column only; scalars of the inner body.
     """
 
     number: int
@@ -53,9 +56,9 @@ class Extremum:
     """A scalar that both loops carry, such as the maximum of all cells.
 
     Attributes:
-        number: of the element in the state of the outer loop.
+        number: its tuple index in the state of the outer loop.
         cell: the scalar that an iteration combines with it.
-        operation: by which it does.
+        operation: the combination.
     """
 
     number: int
@@ -80,7 +83,7 @@ class LoopNest:
 
     @classmethod
     def of(cls, outer: TupleLoop) -> LoopNest | None:
-        """Return a loop as a nest; None if its body has not one loop, of known trip counts."""
+        """Return a loop as a nest; None unless its body has exactly one loop, with known trip counts."""
         loops = [loop for i in outer.body.instructions if (loop := loop_of(i)) is not None]
         rows = trip_count(outer)
         columns = trip_count(loops[0]) if len(loops) == 1 else None
@@ -92,7 +95,7 @@ class LoopNest:
 
     @cached_property
     def rows_of_cells(self) -> dict[int, CellRow]:
-        """The elements of the inner loop that are new rows, by number."""
+        """The results of the inner loop that are rows of cells, by tuple index."""
         written = {n: self._stacks.row_written(n) for n in self.inner.carried}
         return {
             n: CellRow(w[0], w[1].step) for n, w in written.items() if w is not None and not w[0].shape.rank
@@ -100,7 +103,7 @@ class LoopNest:
 
     @cached_property
     def boards(self) -> dict[int, Board]:
-        """The elements of the inner loop that are boards, by number."""
+        """The results of the inner loop that are boards, by tuple index."""
         boards: dict[int, Board] = {}
         for n, number in self._shared():
             update = self.inner.following[n]
@@ -117,7 +120,7 @@ class LoopNest:
 
     @cached_property
     def extrema(self) -> dict[int, Extremum]:
-        """The elements of the inner loop that are extrema, by number."""
+        """The results of the inner loop that are extrema, by tuple index."""
         extrema: dict[int, Extremum] = {}
         for n, number in self._shared():
             following = self.inner.following[n]
@@ -130,7 +133,7 @@ class LoopNest:
         return extrema
 
     def _shared(self) -> Iterable[tuple[int, int]]:
-        """Yield the elements that only the inner loop changes, as numbers in both loops."""
+        """Yield the inner and outer tuple indices of state elements that only the inner loop changes."""
         inner, outer = self.inner, self.outer
         state = inner.instruction.operands[0]
         for n in inner.carried:

@@ -1,4 +1,4 @@
-"""The rewrite of a nest of loops into one over the antidiagonals of its table."""
+"""Rewrites a nest of two loops over a table as one loop over antidiagonals; see `while_loop_skewing`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ class Skewing:
     """The rewrite of one nest.
 
     Attributes:
-        used: the numbers of the inner loop's results that are used.
+        nest: the nest.
+        used: the tuple indices of the inner loop's results that are used.
+        w: the writer before the outer loop.
+        loop: the new loop.
+        lanes: the writer of its body, with one lane for each row of the table.
     """
 
     def __init__(self, nest: LoopNest) -> None:
@@ -39,7 +43,7 @@ class Skewing:
         self.lanes = Antidiagonals(nest, self.loop)
 
     def skew(self) -> bool:
-        """Rewrite the loops; return whether their cells can be computed in this order."""
+        """Rewrite the loops; return false, without a change, if cells cannot be computed in this order."""
         nest, lanes = self.nest, self.lanes
         rows = {n: nest.rows_of_cells[n] for n in self.used if n in nest.rows_of_cells}
         boards = {n: nest.boards[n] for n in self.used if n in nest.boards}
@@ -70,7 +74,7 @@ class Skewing:
         return True
 
     def _discard(self) -> None:
-        """Remove what was written."""
+        """Remove all instructions and computations that were written."""
         instructions, computations = self._before
         for i in reversed([i for i in self.w.computation if i not in instructions]):
             self.w.computation.remove(i)
@@ -78,12 +82,12 @@ class Skewing:
             self.w.module.remove(computation)
 
     def _stack(self, cell: HloInstruction, *, only_last: bool) -> HloInstruction:
-        """Store the cells of every antidiagonal, or those of the last row."""
+        """Carry an array of the cells of every antidiagonal, or of the last row only."""
         lanes = self.lanes.cell(cell)
         return self.loop.stack(self.lanes.last(lanes) if only_last else lanes)
 
     def _table(self, stack: HloInstruction, steps: Sequence[int]) -> HloInstruction:
-        """Return the rows of cells, or the last one, from stored antidiagonals; steps may be -1."""
+        """Return the table, or its last row, from antidiagonals; dimensions of step -1 are reversed."""
         w, antidiagonals = self.w, self.loop.result(stack)
         if antidiagonals.shape.rank == 1:
             part = SliceDimension(self.nest.rows.iterations - 1, self.loop.trips)
@@ -94,7 +98,7 @@ class Skewing:
         return w.op(Reverse(dimensions=backward), table) if backward else table
 
     def _updated(self, board: Board, square: HloInstruction) -> HloInstruction:
-        """Return a board after the loops."""
+        """Return the final value of a board: its initial value with the table written into it."""
         initial = self.nest.outer.initial(board.number)
         position = self.lanes.position_of(board)
         table = self._table(square, [index.terms[0][1] for index in position])
@@ -102,21 +106,21 @@ class Skewing:
         return self.w.op(DynamicUpdateSlice(), initial, table, *starts)
 
     def _reduced(self, extremum: Extremum, lanes: HloInstruction) -> HloInstruction:
-        """Return an extremum after the loops."""
+        """Return the final value of an extremum: the reduction of its lanes."""
         initial, w = self.nest.outer.initial(extremum.number), self.w
         combiner = w.combiner(extremum.operation, initial.shape.element_type)
         reduce = Reduce(dimensions=(0,))
         return w.op(reduce, self.loop.result(lanes), initial, computations=[combiner])
 
     def _replace(self, number: int, value: HloInstruction) -> None:
-        """Replace an element after the outer loop, which carries it no longer."""
+        """Replace a result of the outer loop, which passes the element on unchanged from now on."""
         outer = self.nest.outer
         for pick in picks(outer.instruction, number):
             pick.replace_all_uses_with(value)
         outer.body.root.replace_operand(number, picks(outer.state, number)[0])
 
     def _needs_last_row_only(self) -> bool:
-        """Return whether what else is used after the loops follows from the last row of cells."""
+        """Return whether the used results of the outer loop depend on the last row of cells only."""
         outer, inner = self.nest.outer, self.nest.inner
         pending = [outer.following[n] for n in used_numbers(outer.instruction)]
         seen = set(pending)
@@ -132,7 +136,7 @@ class Skewing:
         return True
 
     def _finish(self, rows: dict[int, HloInstruction]) -> None:
-        """Compute what is used after the loops from the last row of cells."""
+        """Compute the used results of the outer loop, after it, from the last row of cells."""
         outer, count = self.nest.outer, self.nest.rows
         copies = {pick: row for n, row in rows.items() for pick in picks(self.nest.inner.instruction, n)}
         for pick in picks(outer.state, count.element):
@@ -143,7 +147,7 @@ class Skewing:
         remove_dead(self.w.computation)
 
     def _read(self, tables: dict[int, HloInstruction]) -> None:
-        """Let the outer loop read rows of tables in place of the results of the inner loop."""
+        """Replace the inner loop's results in the outer loop by rows of the tables."""
         outer, inner, count = self.nest.outer, self.nest.inner, self.nest.rows
         arrays = dict(zip(tables, rebuild(outer, range(outer.count), list(tables.values())), strict=True))
         w = Writer(inner.instruction)

@@ -1,4 +1,4 @@
-"""while-loop-skewing: compute a table of which each cell needs its neighbors along its antidiagonals.
+"""while-loop-skewing: compute tables of cells that depend on their neighbors by antidiagonals.
 
 A loop over rows whose body is a loop over columns computes each cell from those to the left, above and
 diagonally above, as for time warping, edit distances and alignments of sequences::
@@ -31,25 +31,25 @@ _LEAST: Final = 24
 _LARGEST: Final = 1 << 28
 """Maximum number of bytes of the antidiagonals of a table."""
 _STEEPEST: Final = 4
-"""Maximum number of rows by that of columns: the lanes of rows that have not begun or are done are wasted."""
+"""Maximum ratio of rows to columns: lanes whose column is outside of the table are wasted work."""
 
 
 class WhileLoopSkewing(Pass, name="while-loop-skewing", of=While, needs={FLAT}):
     """``while i { while j { t[i, j] = f(t[i, j - 1], t[i - 1, j]) } }`` → antidiagonals. Bitwise."""
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every loop over a loop over scalars."""
+        """Rewrite every nest of two loops over the cells of a table."""
         nests = [nest for outer in loops_of(module) if (nest := _nest(outer)) is not None]
         if not nests:
             return False
-        from hloom.passes.loops.skewing import Skewing  # loads what writes cells
+        from hloom.passes.loops.skewing import Skewing  # imported only where a nest is rewritten
 
         skewed = [consume(f"%{nest.outer.instruction.name}") and Skewing(nest).skew() for nest in nests]
         return any(skewed)
 
 
 def _nest(outer: TupleLoop) -> LoopNest | None:
-    """Return a loop as a nest whose antidiagonals have many lanes; None for others."""
+    """Return a loop as a nest if its antidiagonals are long enough to pay; None for others."""
     from hloom.passes.loops.loop_nests import LoopNest  # for programs that have loops
 
     nest = LoopNest.of(outer)

@@ -42,7 +42,7 @@ from hloom.shape.float_format import float_format
 RULES: Final = RuleFamily("arithmetic")
 
 Division: TypeAlias = "tuple[HloInstruction, int]"
-"""A dividend, which has a sign, and a positive divisor."""
+"""A dividend of a signed type, and a positive divisor."""
 
 COMMUTATIVE: Final = tuple(operation for operation in REGISTRY.values() if operation.commutative)
 LARGEST_POWER: Final = 4
@@ -399,7 +399,7 @@ def remainder_by_power_of_two(i: HloInstruction, select: Select) -> HloInstructi
 
 
 def quotient_rounded_down(i: HloInstruction) -> Division | None:
-    """Return the operands of ``x // c`` if a selection is one, of x with a sign and a positive constant."""
+    """Return the operands if a select is ``x // c`` of a signed x and a positive constant, else None."""
     if not isinstance(i.operation, Select) or not isinstance(i.operands[0].operation, And):
         return None
     p, sum_, quotient = i.operands
@@ -417,7 +417,7 @@ def quotient_rounded_down(i: HloInstruction) -> Division | None:
 
 
 def remainder_rounded_down(i: HloInstruction) -> Division | None:
-    """Return the operands of ``x % c`` if a selection is one, of x with a sign and a positive constant."""
+    """Return the operands if a select is ``x % c`` of a signed x and a positive constant, else None."""
     p, sum_, remainder = i.operands
     division = _by_positive(remainder, Remainder)
     if division is None or not (_is_negative(p, remainder) and _is_sum(sum_, remainder, division[1])):
@@ -426,7 +426,7 @@ def remainder_rounded_down(i: HloInstruction) -> Division | None:
 
 
 def _by_positive(i: HloInstruction, operation: type[Divide | Remainder]) -> Division | None:
-    """Return the operands of a division of numbers with signs by a positive constant."""
+    """Return the operands of a signed division or remainder by a positive constant; None for others."""
     if not isinstance(i.operation, operation) or not i.shape.element_type.is_signed:
         return None
     divisor = number(i.operands[1])
@@ -439,7 +439,7 @@ def _is_sum(i: HloInstruction, x: HloInstruction, constant: int) -> bool:
 
 
 def _is_negative(test: HloInstruction, x: HloInstruction) -> bool:
-    """Return whether an instruction tests x for being negative."""
+    """Return whether an instruction is the test ``x < 0``."""
     if not isinstance(test.operation, Compare) or test.operation.direction != "LT":
         return False
     return test.operands[0] is x and number(test.operands[1]) == 0

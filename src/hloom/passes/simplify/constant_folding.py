@@ -122,7 +122,7 @@ def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
 def closed_value(i: HloInstruction, most: int = 1 << 30) -> Array | None:
     """Return the value of an instruction that depends on constants alone; None for others.
 
-    Also None if evaluating it, and all that it depends on, is more work than ``most``, or refused.
+    Also None if the evaluation, with all that it depends on, takes more work than ``most`` or fails.
     """
     closed: dict[HloInstruction, None] = {}
     waiting = [i]

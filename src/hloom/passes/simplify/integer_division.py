@@ -1,7 +1,8 @@
-"""Rules for quotients of arrays of integers by constants: as products and shifts, or without signs.
+"""Rules for divisions of integer arrays by constants: by multiplication and shift, or as unsigned divisions.
 
-Processors have no division of vectors. LLVM takes the upper halves of products for it, which are of twice the
-width, and corrects the quotients of negative numbers. It does not know the ranges of the numbers.
+Processors have no vector division of integers. LLVM multiplies by the reciprocal in twice the width, takes
+the upper halves, and corrects the quotients of negative numbers. It does not know the ranges of dividends, by
+which products of the same width often suffice.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from hloom.passes.writing import Writer
 from hloom.shape.element_type import ElementType
 
 Reciprocal: TypeAlias = "tuple[int, int]"
-"""A factor, and a number of bits by which products are shifted."""
+"""A factor, and the number of bits by which its products are shifted to the right."""
 
 _UNSIGNED: Final = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
 _WIDEST: Final = 32
-"""Bits of the widest numbers that vectors divide as well without a sign; wider ones only with a sign."""
+"""Maximum width in bits of vectorized unsigned divisions; 64-bit ones are vectorized only if signed."""
 
 
 def rules(ranges: IntegerRanges) -> RuleFamily:
@@ -41,7 +42,7 @@ def rules(ranges: IntegerRanges) -> RuleFamily:
     family = RuleFamily("integer division")
 
     def limit(i: HloInstruction) -> int | None:
-        """Return the largest dividend of a division of an array by a constant; None if it may be negative."""
+        """Return an upper bound of the dividends of an array; None if they may be negative or are scalar."""
         is_array = i.shape.rank and i.shape.element_type.bits in _UNSIGNED
         bounds = ranges.of(i.operands[0]) if is_array else None
         return bounds[1] if bounds is not None and bounds[0] >= 0 else None
@@ -50,7 +51,7 @@ def rules(ranges: IntegerRanges) -> RuleFamily:
     def division_of_known_sign(i: HloInstruction, operation: Divide | Remainder) -> HloInstruction | None:
         """``x / c`` → ``x * m >> n``, ``x % c`` → ``x - x / c * c``, by 2**n ``x >> n`` and ``x & 2**n - 1``.
 
-        Where no factor fits, the division is without a sign.
+        If no factor fits, the division becomes unsigned.
         """
         x, c = i.operands
         most, value = limit(i), number(c)
@@ -96,9 +97,9 @@ def rules(ranges: IntegerRanges) -> RuleFamily:
 def reciprocal(divisor: int, most: int, bits: int) -> Reciprocal | None:
     """Return m and n with ``x // divisor == x * m >> n`` for all x up to ``most``; None if there are none.
 
-    With ``m = (2**n + e) / divisor`` the product is ``x * 2**n / divisor + x * e / divisor``. The quotient is
-    above its n bits if the second term is less than ``2**n / divisor``, the least distance of the first one
-    from the next multiple of ``2**n``. ``bits``: of the products.
+    With ``m = (2**n + e) / divisor`` the product is ``x * 2**n / divisor + x * e / divisor``. The shift by n
+    yields the quotient if the second term is less than ``2**n / divisor``, the least distance of the first
+    one from the next multiple of ``2**n``. The products must fit in ``bits``.
     """
     for shift in range(bits):
         factor = -(-(1 << shift) // divisor)
@@ -110,7 +111,7 @@ def reciprocal(divisor: int, most: int, bits: int) -> Reciprocal | None:
 def _without_sign(
     w: Writer, operation: Divide | Remainder, x: HloInstruction, divisor: int
 ) -> HloInstruction:
-    """Divide the bits of numbers that are not negative as numbers without a sign."""
+    """Write the division of nonnegative signed integers as an unsigned one."""
     kind = ElementType.parse(_UNSIGNED[x.shape.element_type.bits])
     bits = w.op(BitcastConvert(), x, shape=x.shape.with_element_type(kind))
     return w.op(

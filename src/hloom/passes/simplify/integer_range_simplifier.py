@@ -1,7 +1,7 @@
-"""What value ranges of integers decide.
+"""Passes that use the value ranges of integers.
 
-integer-range-simplifier removes comparisons and bounds, integer-division writes quotients by constants in few
-operations.
+integer-range-simplifier removes comparisons and clamps with known results; integer-division replaces
+divisions by constants by multiplications and shifts.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class IntegerRangeSimplifier(
 
 
 class IntegerDivision(Pass, name="integer-division", of=(Divide, Remainder, Select), needs={FLAT}):
-    """``x / c`` → ``x * m >> n`` where products fit, else without a sign; ``x // c`` by one such division.
+    """``x / c`` → ``x * m >> n`` where products fit, else an unsigned division; ``x // c`` by one division.
 
-    It runs after the passes that need ranges: products have less telling ones than remainders.
+    It runs after the passes that use ranges: the range of a remainder is known, that of products is wider.
     """
 
     def run(self, module: HloModule) -> bool:

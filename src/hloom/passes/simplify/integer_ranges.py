@@ -83,7 +83,7 @@ class IntegerRanges:
         return _union([self.of(i.operands[n], depth) for n in sources])
 
     def _selected(self, i: HloInstruction, depth: int) -> Range | None:
-        """Return the range of a selection by a comparison with a constant, which bounds what it selects."""
+        """Return the range of ``select(x < constant, a, b)``, where the comparison bounds x in a and b."""
         test, *alternatives = i.operands
         if not isinstance(test.operation, Compare) or test.operation.direction not in OPPOSITE:
             return None
@@ -102,7 +102,7 @@ class IntegerRanges:
         )
 
     def _of_part(self, i: HloInstruction, x: HloInstruction, part: Range, depth: int) -> Range | None:
-        """Return the range of an instruction where x is in a part of its range."""
+        """Return the range of an instruction if x is in the range ``part``."""
         if i is x:
             return part
         if isinstance(i.operation, Add) and i.operands[0] is x:
@@ -115,7 +115,7 @@ class IntegerRanges:
 
 
 def _where(direction: str, bounds: Range, bound: int) -> Range:
-    """Return the part of a range that compares with a number; if empty, it ends before it begins."""
+    """Return the subrange for which a comparison with a number holds; if empty, its high is below its low."""
     low, high = bounds
     match direction:
         case "LT":

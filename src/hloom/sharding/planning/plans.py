@@ -221,9 +221,10 @@ class _RegularPlan:
         return few == 1 or -(-self.dimensions[d] // few) == -(-self.dimensions[d] // many) * (many // few)
 
     def _arranged(self) -> list[list[int]] | None:
-        """Return the axes of each dimension after a permutation of tiles, as near as possible to the target.
+        """Return the mesh axes to shard each dimension by if tiles only move between devices.
 
-        The number of tiles of each dimension stays. Returns None if no assignment of axes keeps it.
+        The number of tiles of each dimension stays the same, as a collective-permute requires. The axes
+        agree with those of the target in the longest possible prefix. Returns None if there are no such axes.
         """
         arranged: list[list[int]] = []
         for axes, target in zip(self.axes, self.target, strict=True):

@@ -188,7 +188,7 @@ class Propagation:
         return changed
 
     def _first_sharded(self, indexed: Sequence[_ArrayDimension]) -> tuple[Leaf, int] | None:
-        """Return value class and number of the first sharded dimension; None if none is sharded."""
+        """Return the first array dimension that is sharded, as value class and dimension number, or None."""
         for leaf, _, d in indexed:
             tiling = self.tilings.get(leaf)
             if tiling is not None and d < len(tiling.tiles) and tiling.is_sharded(d):

@@ -136,7 +136,10 @@ class Explainer:
                 return f"the program states {after} for its result; it is computed as {before}"
 
     def _of_operand(self, by: Decision, cause: Cause) -> str:
-        """Return the reason why an operation needs an operand in another tiling."""
+        """Return why the operation of decision ``by`` needs its operand resharded, for the report.
+
+        Only dimensions whose sharding differs between ``cause.before`` and ``cause.after`` are explained.
+        """
         before, after = cause.before, cause.after
         number, opcode = cause.purpose.operand, by.instruction.opcode
         if before is None or after is None:

@@ -225,7 +225,13 @@ class _Schedule:
         )
 
     def laid_out(self, i: HloInstruction, leaf: Shape, index: tuple[int, ...] = ()) -> Shape:
-        """Return the shape of a tile, or tuple of tiles, with the layouts of the global arrays."""
+        """Return a per-device shape with the layout that the global array has.
+
+        Args:
+            i: the instruction of the partitioned program.
+            leaf: its shape, or the part of it at ``index``: a tile, or a tuple of tiles.
+            index: the tuple index of ``leaf``.
+        """
         if leaf.is_tuple:
             parts = enumerate(leaf.tuple_shapes)
             return Shape.tuple_([self.laid_out(i, part, (*index, n)) for n, part in parts])

@@ -294,7 +294,12 @@ class Tiles:
         return sums
 
     def _loops(self, taps: tuple[int, int] | None, *, without_rows: bool = False) -> Loops:
-        """Return the loops over taps, of all axes or all but the rows', merged where they are contiguous."""
+        """Return the loops over the taps of the spatial axes; loops over contiguous taps are merged.
+
+        Args:
+            taps: the range of taps along the axis of the tile's rows; None for all.
+            without_rows: leave out the loop along that axis.
+        """
         bounds: Loops = []
         inner_taps = 1
         for n in reversed(self.loop_axes):

@@ -196,9 +196,14 @@ class PanelPacker:
     def columns(
         self, base: Value, panels: Value, first: Value, number: Value, low: Value, high: Value
     ) -> None:
-        """Pack the steps [low, high) of one vector of contiguous columns: square tiles, transposed.
+        """Pack one vector of columns that are contiguous in memory, by transposing square tiles in registers.
 
-        ``low`` is a multiple of the lanes, and so is ``high`` unless it is the number of steps.
+        Args:
+            base: the address of the matrix.
+            panels: the address of the packed panels.
+            first: the first column of the panels.
+            number: the number of the vector, counted from ``first``.
+            low, high: the range of steps along k: multiples of the lanes, or the number of steps.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         lanes = plan.lanes

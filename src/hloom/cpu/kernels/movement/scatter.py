@@ -217,7 +217,10 @@ class _Kernel:
         return LoopKernel(self.name, self.cells, grain, self.work)
 
     def emit_unsorted(self) -> None:
-        """Emit the updates in the range; all of them in the first range where compaction does not pay."""
+        """Emit the updates in the range, of indices in any order.
+
+        Where compaction does not pay, the thread of the first range applies all updates.
+        """
         if self.compaction_pays():
             self.emit_chunks()
             return
@@ -264,9 +267,9 @@ class _Kernel:
         high: Value,
         areas: tuple[Sequence[Value], Value, Lookups],
     ) -> Value:
-        """Compact what is known of a chunk's updates that lie in the range; return their number.
+        """Compact the updates of the chunk [low, high) that start in the thread's range; return their count.
 
-        This is their starts, their numbers, and the positions of their lookups.
+        Their starts, their numbers and the positions of their lookups are stored in the ``areas``.
         """
         kept, numbers, positions = areas
         f, lanes = self.f, compaction_lanes(self.f.target)

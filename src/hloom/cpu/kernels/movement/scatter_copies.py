@@ -1,8 +1,8 @@
-"""Scatter into copies: each share of the updates into an array of its own, then all arrays into the result.
+"""Scatters by privatization: each share of the updates goes to its own copy, then the copies are combined.
 
-Many updates of few elements, as in a histogram, run so: no thread reads indices of another's updates, and one
-update is a load, a combination and a store. The shares do not depend on the number of threads, and neither
-does the order of rounded sums.
+This serves many updates of few elements, as in a histogram. No thread reads the indices of another thread's
+updates, and an update is a load, a combination and a store. The number of shares is fixed, so that the order
+of rounded sums does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from hloom.shape.shape import Shape
 
 SHARES: Final = 8
 LEAST_UPDATES: Final = 16
-"""Updates for each element of the operand from which copies pay: with 10, of 10,000 elements, both ways take
-the same time."""
+"""Minimum number of updates for each element of the operand. With 10 updates for each of 10,000 elements both
+kernels take the same time."""
 MOST_WINDOW: Final = 4
-"""Elements of a window, such as a force; longer ones are updated in vectors."""
+"""Maximum number of elements of a window, such as a force; longer windows are updated in vectors."""
 MOST_BYTES: Final = 1 << 18
-"""Bytes of a copy, which stays in the second-level cache."""
+"""Maximum number of bytes of a copy, so that it stays in the second-level cache."""
 
 
 def scatters_into_copies(scatter: HloInstruction) -> bool:
-    """Return whether a scatter combines a few elements at a time in any order, many more than it updates.
+    """Return whether a scatter has many small updates for each element, and may apply them in any order.
 
-    Narrow floats keep their order: a sum of thousands depends on it in all of its digits.
+    Floats narrower than 32 bits keep the order: in a sum of thousands it affects every digit.
     """
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
     kind, operation = operand.element_type, operation_of(scatter, Scatter)
@@ -64,7 +64,7 @@ def copies_bytes(scatter: HloInstruction) -> int:
 
 
 def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
-    """Emit the kernel (copies, inputs..., begin, end) over the shares: clear a copy, update it."""
+    """Emit the kernel (copies, inputs..., begin, end) that clears and updates the copy of each share."""
     scatter, inputs = plan.hero, plan.parts.inputs
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
     f, (space, *arrays), begin, end = begin_kernel(module, name, [operand, *(i.shape for i in inputs)])
@@ -102,7 +102,7 @@ def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
 def _emit_streams(
     elements: Elements, shared: Variable, bounds: tuple[Value, Value], run: Callable[[], None]
 ) -> None:
-    """Emit the updates of a share: one of each of its streams in turns; see `scatter_sorted`."""
+    """Emit the updates of a share as interleaved streams; see `scatter_sorted`."""
     f, (low, high) = elements.function, bounds
     length = -(-shared.trips // (SHARES * STREAMS))
     exact = shared.trips % (SHARES * STREAMS) == 0

@@ -1,7 +1,7 @@
-"""Lookups: gathers of single elements among a scatter's updates, as in a product with a sparse matrix.
+"""Gathers of single elements in the computation of a scatter's updates, as in sparse matrix products.
 
-Their positions are computed in vectors and compacted with the indices of the scatter: an update then loads
-its element without wrapping and clamping an index of its own.
+The positions of these lookups are computed in vectors, and compacted with the indices of the scatter.
+The scalar code of an update then loads the gathered element without computing and clamping its index.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Gather
 
 MOST_LOOKUPS: Final = 4
-"""Gathers of an update whose positions are compacted; each has an area of stack memory."""
+"""Maximum number of gathers whose positions are computed in advance; each takes an array on the stack."""
 
 
 def lookups(update: HloInstruction, arrays: Container[HloInstruction]) -> list[HloInstruction]:
-    """Return gathers of single elements of arrays that an update at the same index is computed from."""
+    """Return the gathers of single elements that the update depends on through elementwise operations.
+
+    ``arrays`` are those in memory, the inputs of the kernel.
+    """
     members, waiting = {update: None}, [update]
     while waiting:
         i = waiting.pop()
@@ -40,18 +43,24 @@ def _looks_up(i: HloInstruction, arrays: Container[HloInstruction]) -> bool:
 
 
 class Lookups:
-    """The positions that gathers of some updates look up, in stack memory."""
+    """The positions, in stack memory, of the elements that gathers look up for a number of updates.
+
+    Args:
+        e: emits the scalar updates.
+        gathers: the gathers, of single elements.
+        count: the maximum number of updates.
+    """
 
     def __init__(self, e: Elements, gathers: Sequence[HloInstruction], count: int) -> None:
         self._e = e
         self._areas: dict[HloInstruction, Value] = {g: e.function.allocate(I32, count) for g in gathers}
 
     def positions(self, e: Elements, indices: Indices) -> list[tuple[Value, Value]]:
-        """Emit the positions for a vector of updates, in lanes of 32 bits; return each with its area."""
+        """Emit the i32 positions for a vector of updates; return each with the address of its stack array."""
         return [(area, _position(e, g, indices)) for g, area in self._areas.items()]
 
     def know(self, indices: Indices, number: Value) -> None:
-        """Use the elements at the positions with a number as those of the gathers at an index."""
+        """Load the elements of the update ``number``, as the values of the gathers at ``indices``."""
         f = self._e.function
         for gather, area in self._areas.items():
             table = self._e.views[gather.operands[0]]

@@ -1,8 +1,9 @@
-"""Updates whose indices ascend, as those of segments and of the rows of a sparse matrix do.
+"""Scatters with sorted indices, as in segment sums and products with sparse matrices by rows.
 
-Consecutive updates of one element wait for each other: each loads what the one before has stored. Several
-streams of updates, which begin at different elements, therefore run in turns. Every element still gets its
-updates in their order, and no thread reads the indices of others, but for the test whether they ascend.
+Consecutive updates of one element form a chain of dependent loads and stores. To hide their latency a thread
+interleaves several streams of updates; the updates of an element all belong to one stream and keep their
+order. A binary search finds the updates of each thread, so that a thread reads only the indices of its own
+updates, after a test that all indices ascend.
 """
 
 from __future__ import annotations
@@ -21,21 +22,25 @@ from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 
 STREAMS: Final = 4
-"""Streams of a thread. What an update stores can be loaded, and a sum added to it, some ten cycles later; an
-update takes two or three if it waits for none. With eight streams a sum takes 0.96 of the time."""
+"""Number of interleaved streams of a thread. The latency of an update (load, add, store) is some ten cycles,
+the throughput one in two or three cycles. Eight streams would take 0.96 of the time."""
 TURNS: Final = 64
-"""Turns of the streams whose lookups are computed in advance."""
+"""Number of updates of each stream whose lookups are computed in advance."""
 LANES: Final = 16
-"""Most lanes of a vector of indices."""
+"""Maximum number of lanes of a vector of indices."""
 BLOCK: Final = 512
-"""Indices that are compared before the next test whether all ascend."""
+"""Number of indices that the test of the order compares between two branches."""
 
 
 class SortedUpdates:
-    """Emits the updates of a scatter along one dimension, of one index each.
+    """Emits the updates of a scatter along one dimension, with index vectors of one component.
 
-    Attributes:
-        variable: the number of an update.
+    Args:
+        e: emits single updates.
+        i: the scatter.
+        variables: the index of an element in the updates.
+        variable: the one of them that counts updates.
+        gathers: the gathers whose positions are computed in advance.
     """
 
     def __init__(
@@ -54,14 +59,19 @@ class SortedUpdates:
 
     @contextmanager
     def unless_sorted(self, begin: Value, end: Value, update: Callable[[], None]) -> Generator[None]:
-        """Run the updates of start positions in [begin, end) in streams if indices ascend, else the body."""
+        """Emit a branch: if the indices ascend, interleaved streams of updates, else the body of the `with`.
+
+        Args:
+            begin, end: the range of operand indices whose updates run.
+            update: emits one update.
+        """
         with choose(self._f, self._are_sorted()) as choice:
             self._run(self._first(begin), self._first(end), update)
             choice.otherwise()
             yield
 
     def _are_sorted(self) -> Value:
-        """Emit the test whether indices ascend, in blocks: most that do not fail in the first one."""
+        """Emit the test whether all indices ascend. It proceeds by blocks, as unsorted ones fail early."""
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
         position = LocalVariable(f, I64, 0)
@@ -90,20 +100,20 @@ class SortedUpdates:
         return loop.values[0].bitcast(make_type(f"i{lanes}")).compare("eq", -1)
 
     def _vectors(self) -> tuple[Elements, Variable, list[Variable]]:
-        """Return what emits vectors of updates, the number of the first one, and the index in the updates."""
+        """Return the emitter of vectors of updates, their lane variable, and the index in the updates."""
         wide = Variable(self.variable.extent, "w")
         wide.is_lane = True
         e = Elements(self._f, compaction_lanes(self._f.target), self._e.views)
         return e, wide, [wide if v is self.variable else v for v in self._variables]
 
     def _start(self, number: Value) -> Value:
-        """Emit the index of an update."""
+        """Emit the operand index of the update ``number``."""
         with self._at(number):
             (start,) = Update(self._e, self._scatter, [], self._variables).starts().values()
         return start
 
     def _first(self, start: Value) -> Value:
-        """Emit a binary search for the first update whose index is not less than a number."""
+        """Emit a binary search for the first update whose operand index is not less than ``start``."""
         f = self._f
         low, high = LocalVariable(f, I64, 0), LocalVariable(f, I64, self.variable.trips)
         with repeat(f) as loop:
@@ -115,7 +125,10 @@ class SortedUpdates:
         return low.get()
 
     def _run(self, low: Value, high: Value, update: Callable[[], None]) -> None:
-        """Emit the updates in [low, high): one of each stream in turns, then what is left of each stream."""
+        """Emit the updates in [low, high), divided into streams of about equal length.
+
+        The streams are interleaved up to the length of the shortest; the rest of each follows.
+        """
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
         shortest = LocalVariable(f, I64, high - low)
@@ -145,7 +158,7 @@ class SortedUpdates:
                 update()
 
     def _look_up(self, low: Value, high: Value, lookups: Lookups) -> None:
-        """Store the positions of the lookups of the updates in [low, high), in vectors."""
+        """Emit the positions of the lookups of the updates in [low, high), by vectors, into stack memory."""
         f, (e, wide, variables) = self._f, self._vectors()
         with f.loop(low, high, e.lanes) as loop, e.scope():
             wide.value = loop.index
@@ -157,12 +170,12 @@ class SortedUpdates:
 
     @contextmanager
     def _at(self, number: Value) -> Generator[Indices]:
-        """Emit the update with a number, whose index in the updates is passed."""
+        """Set the current update for what the body emits; yield its index in the updates."""
         with self._e.scope():
             self.variable.value = number
             yield tuple(map(Index.of, self._variables))
             self.variable.value = None
 
     def _bound(self, stream: Value | int) -> Value:
-        """Return the address of the first update of a stream; that of the last one's end follows."""
+        """Return the address of the bound between the streams ``stream - 1`` and ``stream``."""
         return self._f.offset(self._bounds, stream, I64)

@@ -47,7 +47,10 @@ def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _source(i: HloInstruction, update: HloInstruction) -> HloInstruction | None:
-    """Return the updated instruction outside the fusion; None if it is computed inside."""
+    """Return the array that a dynamic-update-slice changes, as an instruction outside of the fusion ``i``.
+
+    ``i`` may be the update itself. Returns None if the fusion computes the array.
+    """
     changed = update.operands[0]
     if i is update:
         return changed

@@ -278,7 +278,7 @@ class RowReduction(ReductionEmitter):
         return sums
 
     def _vectors(self, low: int, end: int) -> tuple[Operand, Operand]:
-        """Return where the first vector of a row begins that is not neutral, and where the last one ends."""
+        """Return the begin and end of the vectors of a row that the reduction reads."""
         if self.limits is None:
             return low, end
         lanes, f = self.vectors.lanes, self.function

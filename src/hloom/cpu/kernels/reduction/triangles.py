@@ -1,7 +1,8 @@
-"""Rows of triangles: a selection keeps the elements up to one that moves with the row, or from it on.
+"""Reductions along rows of triangular matrices, such as causal masks.
 
-``select(i >= j, x, 0)`` is neutral in a sum along j where j is larger than i. The loop over a row leaves out
-the vectors of neutral elements alone, which does not change the bits of the results.
+``select(i >= j, x, 0)`` contributes only neutral elements to a sum over j where j is larger than i. The loop
+over a row skips the vectors that consist of neutral elements alone, which does not change the bits of the
+results.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from hloom.operations.movement import Broadcast
 from hloom.operations.structure import Iota
 
 _DIFFERENCES: Final = {"GE": (1, 0), "GT": (1, -1), "LE": (-1, 0), "LT": (-1, -1)}
-"""``a`` and ``b`` compare so if sign * (a - b) + offset is not negative."""
+"""Sign and offset by direction: ``a`` and ``b`` compare so if ``sign * (a - b) + offset >= 0``."""
 
 
 class Limits(NamedTuple):
-    """The part of a row outside of which elements are neutral.
+    """The half-open range of a row outside of which all elements are neutral.
 
     Attributes:
-        low: the first element; None for that of the row.
-        high: the element after the last one; None for that of the row.
+        low: the begin; None for that of the row.
+        high: the end; None for that of the row.
     """
 
     low: Index | None
@@ -34,16 +35,19 @@ class Limits(NamedTuple):
 
 
 def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) -> Limits | None:
-    """Return the limits of the rows of a reduction of a triangle; None for others.
+    """Return the limits of each row if a reduction's operand is a triangle; None for others.
 
-    ``source`` is the index of the operand, in which ``lane`` counts along the row.
+    Args:
+        reduction: the reduction.
+        source: the index of an element of its operand.
+        lane: the variable of ``source`` that counts along the row.
     """
     operand, initial = reduction.operands[0], reduction.operands[-1]
     if len(reduction.operands) != 2 or not isinstance(operand.operation, Select):
         return None
     mask, *values = operand.operands
     neutral = neutral_element(reduction.called_computations[0], operand.shape.element_type)
-    # 0 changes a sum that is -0; those of vectors are added to the initial number.
+    # adding the neutral 0 turns a sum of -0 into 0, which shows only if the initial value is -0
     if neutral is None or number(initial) is None or is_all(initial, -0.0):
         return None
     is_neutral = [number(value) == neutral for value in values]
@@ -59,7 +63,10 @@ def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) 
 
 
 def _difference(mask: HloInstruction, source: Indices) -> Index | None:
-    """Return an index that is not negative where a comparison of integers holds; None for other masks."""
+    """Return an affine index that is at least 0 exactly where the mask is true; None for other masks.
+
+    ``source`` is the index of an element of the mask, a comparison of affine integers.
+    """
     match mask.operation:
         case Broadcast(dimensions=dimensions):
             return _difference(mask.operands[0], tuple(source[d] for d in dimensions))
@@ -72,7 +79,7 @@ def _difference(mask: HloInstruction, source: Indices) -> Index | None:
 
 
 def _affine(i: HloInstruction, indices: Indices) -> Index | None:
-    """Return an element of an array of integers as an index; None if it is not affine, or may wrap."""
+    """Return the value of an integer element as an affine index; None if it is not affine or may overflow."""
     if not i.shape.element_type.is_integer:
         return None
     constant = number(i)

@@ -186,7 +186,14 @@ def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) ->
 
 
 class RowByKeys:
-    """Emits the code that sorts one row."""
+    """Emits the code that sorts a row by integer keys, one row for each call of `run`.
+
+    Args:
+        module: the module, for functions that kernels share.
+        function: the function to emit into; its parameters are the operands, results and scratch memory.
+        i: the sort.
+        plan: the method, and the layout of the keys.
+    """
 
     def __init__(self, module: Module, function: Function, i: HloInstruction, plan: KeySort) -> None:
         self.module, self.f, self.i, self.plan = module, function, i, plan

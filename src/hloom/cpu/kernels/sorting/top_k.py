@@ -80,7 +80,7 @@ class _Row:
         self.records = View(self.buffer, et.U64, (self.size,))
 
     def run(self, row: Value) -> None:
-        """Fill the buffer, filter the remaining elements, store the result."""
+        """Emit one row: sort its first elements in the buffer, search the others, store the result."""
         self.row = row
         first = min(self.n, self.size)
         self.fill(first)
@@ -102,7 +102,10 @@ class _Row:
         return e.opaque(self.row, self.rows)
 
     def fill(self, count: int) -> None:
-        """Store the records of the first elements."""
+        """Fill the buffer with the records of the first ``count`` elements of the row.
+
+        A record is 64 bits: the element as an ordered integer in the upper half, its index in the lower half.
+        """
         e = Elements(self.f, 16 if count >= 16 else 8, {})
         variable = Variable(count, "s")
 
