@@ -1,4 +1,4 @@
-"""Lanes of vectors moved together."""
+"""Compaction: active lanes of a vector move to the front, as by AVX-512's VPCOMPRESS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LANES: Final = 8
 
 
 def compaction_lanes(target: Target) -> int:
-    """Return the number of 32-bit numbers that the target compacts at a time, 0 if it does not."""
+    """Return the number of 32-bit lanes that the target compacts at a time; 0 if it cannot."""
     return 16 if has_avx512(target) else _LANES if target.has("avx2") else 0
 
 

@@ -84,9 +84,9 @@ CodeGenPrepare, a third of the time, also joins the blocks into which `Function.
 
 _ALIGNED_BRANCHES: Final = b"-x86-branches-within-32B-boundaries"
 _DECODING_AGAIN: Final = frozenset(("skylake", "skylake-avx512", "cascadelake"))
-"""Processors that decode lines of 32 bytes again, in every iteration, if a jump crosses or ends one: their
-microcode keeps such lines out of the cache of decoded instructions (Intel's erratum SKX102). Short loops took
-up to 1.8 times as long, by chance."""
+"""Processors with Intel's erratum SKX102: their microcode keeps a 32-byte line out of the cache of decoded
+instructions if a jump crosses its end or ends there. Depending on their addresses, short loops took up to 1.8
+times as long."""
 
 STRAIGHT: Final = Attribute("hloom-straight", "")
 """Attribute of functions without loops: each of their instructions runs once a call of the program."""

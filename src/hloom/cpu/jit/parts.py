@@ -4,8 +4,8 @@ Functions are assigned to parts in the order of emission, so that the first part
 functions are still being emitted. Functions are visible to all parts; each part has its own copy of the short
 constants that it reads.
 
-A long function of the program is a part of its own, whose code is not optimized: the times of the register
-allocator and of LLVM's passes over loops grow faster than such a function does, which mostly calls kernels.
+A long function of the program is a separate part, compiled without optimization: register allocation and
+LLVM's loop passes take superlinear time, while such a function mostly calls kernels.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ def _with_value(index: Index, variable: Index, number: int) -> Index:
 
 
 def _distance(position: Index, index: Index, factor: int) -> int:
-    """Return how many iterations before one that writes a position the other index was written."""
+    """Return how many iterations earlier ``index`` was written than ``position``; ``factor`` is 1 or -1."""
     distance = (position - index) * factor
     if not distance.is_constant:
         raise UnsupportedError("a cell at no constant distance")
@@ -309,7 +309,7 @@ def _distance(position: Index, index: Index, factor: int) -> int:
 
 
 def _is_outer_function(i: HloInstruction) -> bool:
-    """Return whether an array consists of cheap functions of elements of arrays of fewer dimensions."""
+    """Return whether an array is a short elementwise function of broadcast scalars and vectors."""
     pending, seen = [i], {i}
     while pending and len(seen) <= _MOST_RECOMPUTED:
         i = pending.pop()
@@ -324,13 +324,13 @@ def _is_outer_function(i: HloInstruction) -> bool:
 
 
 def steps_of(value: HloInstruction) -> Writing:
-    """Return the steps of an element that is known."""
+    """Return the generator of an element that has been written already: it requests no others."""
     yield from ()
     return value
 
 
 def edge_of(nest: LoopNest, number: int, position: tuple[int, ...]) -> HloInstruction:
-    """Return an array of the values of an element of a carried array at the start of every row.
+    """Return the values of one element of a carried array at the start of each row, computed by a loop.
 
     Raises UnsupportedError if it depends on cells.
     """
@@ -370,7 +370,7 @@ class _Edge(ElementWriter):
         return self.carried((number, tuple(index.constant for index in indices)))
 
     def carried(self, position: Position) -> HloInstruction:
-        """Return an element of a carried array, which the loop carries."""
+        """Carry one element of an array that the outer loop carries; return its value in the body."""
         if position not in self._carried:
             w, (number, indices) = self.loop.outside, position
             part = Slice(slice=tuple(SliceDimension(n, n + 1) for n in indices))
@@ -379,7 +379,7 @@ class _Edge(ElementWriter):
         return self._carried[position]
 
     def write_carried(self) -> None:
-        """Write the following values of the carried elements, and of those that these need."""
+        """Write the next values of the carried elements, and of those that they depend on."""
         written: set[Position] = set()
         while pending := [key for key in self._carried if key not in written]:
             for number, position in pending:

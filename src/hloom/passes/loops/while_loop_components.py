@@ -1,8 +1,9 @@
-"""while-loop-components: carry arrays that a loop builds from their components as these components.
+"""while-loop-components: replace a carried array that a loop concatenates from components by the components.
 
-Time steppers of small systems of equations stack the derivatives of the components, and take the state apart
-again in the next step. Apart from each other the components are elementwise, and the loop fits in a kernel. A
-small state that is read as an array too, to be stored, is joined there; its components stay in registers.
+Time steppers of small systems of equations stack the derivatives of the components, and slice the state into
+components in the next step. As separate values the components are elementwise, and the loop fits in a kernel.
+Where a small state is also read as an array, such as to be stored, it is concatenated there; its components
+stay in registers.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class WhileLoopComponents(Pass, name="while-loop-components", of=While, needs={F
 
 
 def _rewritten(loop: TupleLoop, number: int, dimension: int) -> bool:
-    """Carry an element of the state by components if iterations compute it by components."""
+    """Carry an element of the state as components if the body computes it component by component."""
     if loop.is_invariant(number):
         return False
     components = _Components(loop)
@@ -59,11 +60,11 @@ def _rewritten(loop: TupleLoop, number: int, dimension: int) -> bool:
 
 
 class _Components:
-    """Elements of a loop's state, and the values of its body that are computed from them by components.
+    """Elements of a loop's state, and values of its body that are computed from them component by component.
 
     Attributes:
-        elements: the numbers of the elements, with the dimension along which each is divided.
-        members: the values with their dimensions, those elements among them.
+        elements: the tuple indices of the elements, with the dimension along which each is divided.
+        members: the values, including the elements, with the dimension along which each is divided.
         joins: whether some member is a concatenation of components.
     """
 

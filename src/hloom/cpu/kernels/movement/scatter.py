@@ -44,7 +44,7 @@ from hloom.plan.kernel import KernelPlan
 from hloom.runtime.cores import thread_count
 
 LEAST_SHARED: Final = 4096
-"""Number of updates from which a second pass over their indices pays."""
+"""Minimum number of updates for which a second pass over the indices pays."""
 CHUNK: Final = 256
 """Number of indices compacted before their updates are applied."""
 LANES: Final = 16
@@ -86,7 +86,7 @@ def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class _Kernel:
-    """Emits (results..., inputs..., begin, end): all updates, or those of a partition of the operand."""
+    """Emits the kernel (results..., inputs..., begin, end): all updates, or those of an operand partition."""
 
     def __init__(self, module: Module, name: str, plan: KernelPlan) -> None:
         i, inputs = plan.hero, plan.parts.inputs
@@ -142,7 +142,7 @@ class _Kernel:
             self.window(starts)
 
     def _order_matters(self) -> bool:
-        """Return whether window after window is another order than the row-major order of the updates.
+        """Return whether emission window by window would reorder the updates of one element.
 
         Windows that start at different indices of a dimension may overlap in it. If that dimension of the
         updates is before one of the batch, updates of one element alternate between windows.
@@ -199,7 +199,7 @@ class _Kernel:
         return lanes >= LANES or (lanes > 0 and self.work >= LONG_WINDOW * windows)
 
     def tests_order(self) -> bool:
-        """Return whether each run tests if indices ascend."""
+        """Return whether the kernel tests at run time if the indices ascend."""
         return len(self.batch) == len(self.indexed) == 1 and compaction_lanes(self.f.target) > 0
 
     def emit_shared(self) -> LoopKernel:

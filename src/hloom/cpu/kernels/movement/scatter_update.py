@@ -32,7 +32,7 @@ class Update:
         self.count = len(i.operands) // 2
 
     def components(self) -> list[tuple[int, Value, bool]]:
-        """Return the operand dimensions of the index vector, its elements, and true if they are signed."""
+        """Return the components of the index vector: operand dimension, value, and whether it is signed."""
         operation = self.operation
         indices = self.i.operands[self.count]
         batch = [Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
@@ -110,7 +110,7 @@ class Update:
         return tuple(indices)
 
     def run(self, starts: dict[int, Value]) -> None:
-        """Combine and store."""
+        """Emit the update: load the old elements, combine them with the updates, store the results."""
         e, position = self.e, self.place(starts)
         here = tuple(Index.of(v) for v in self.variables)
         updates = self.i.operands[self.count + 1 :]
