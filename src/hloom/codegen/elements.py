@@ -31,7 +31,7 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
-    from hloom.codegen.tables import Table
+    from hloom.codegen.tables import RegisterTable
     from hloom.ir.computation import HloComputation
     from hloom.ir.instruction import HloInstruction
 
@@ -403,7 +403,7 @@ class Elements(EmittedIndexing):
         mask = self.lane_mask() if self.mask is not None else None
         return gather(stored.vector(self.lanes), pointers, mask)
 
-    def table(self, of: HloInstruction, linear: Index) -> Table | None:
+    def table(self, of: HloInstruction, linear: Index) -> RegisterTable | None:
         """Return a table in registers of all elements that the lanes of an index may read; None if too many.
 
         A table is loaded once in a scope. Variables of the linear index need not have values yet.

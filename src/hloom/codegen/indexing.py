@@ -18,7 +18,7 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.literal import Literal
 
 if TYPE_CHECKING:
-    from hloom.codegen.tables import Table
+    from hloom.codegen.tables import RegisterTable
     from hloom.ir.instruction import HloInstruction
 
 Key: TypeAlias = "tuple[HloInstruction, Indices, Value | None]"
@@ -56,7 +56,7 @@ class Scope:
         default_factory=dict[Division, tuple[Index, Index]]
     )
     relocations: dict[Relocation, Index] = field(default_factory=dict[Relocation, Index])
-    tables: dict[Segment, Table] = field(default_factory=dict[Segment, "Table"])
+    tables: dict[Segment, RegisterTable] = field(default_factory=dict[Segment, "RegisterTable"])
 
 
 class EmittedIndexing(Indexing[Value, Element]):

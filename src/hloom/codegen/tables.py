@@ -27,7 +27,7 @@ and 0.42 ms in one of 64; scalar loads take 0.38 ms.
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RegisterTable:
     """A table in registers.
 
     Attributes:
@@ -81,7 +81,7 @@ def fits_in_registers(target: Target, count: int, stored: Type) -> bool:
     return count * stored.size <= MOST_PERMUTATIONS * _registers_read(target) * target.vector_bytes
 
 
-def load_table(pointer: Value, count: int, stored: Type) -> Table:
+def load_table(pointer: Value, count: int, stored: Type) -> RegisterTable:
     """Load a table that fits in registers, without reading memory past its end."""
     f = Function.of(pointer)
     size = f.target.vector_bytes
@@ -98,7 +98,7 @@ def load_table(pointer: Value, count: int, stored: Type) -> Table:
             mask = f.constant(I1.vector(lanes), [lane < rest for lane in range(lanes)])
             loaded = masked_load(wide, address, mask)
         words.append(loaded.bitcast(word.vector(size // word.size)))
-    return Table(stored, words)
+    return RegisterTable(stored, words)
 
 
 def _registers_read(target: Target) -> int:

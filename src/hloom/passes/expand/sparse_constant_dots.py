@@ -69,7 +69,7 @@ class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}
                 changed |= consume(f"%{chain.last.name}") and _rewrite(chain)
         return changed
 
-    def factor(self, i: HloInstruction) -> Factor | None:
+    def factor(self, i: HloInstruction) -> SparseFactor | None:
         """Return the sparse constant factor of a dot; None if it has none or short sums do not pay."""
         if not isinstance(i.operation, Dot) or not _has_plain_types(i) or i.operation.lhs_batch_dims:
             return None
@@ -83,11 +83,11 @@ class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}
                 continue
             value = closed_value(constant)
             if value is not None:
-                factor = Factor(i, side, np.moveaxis(value, inner[1 - side][0], 0).reshape(length, -1))
+                factor = SparseFactor(i, side, np.moveaxis(value, inner[1 - side][0], 0).reshape(length, -1))
                 return factor if self.pays(factor) else None
         return None
 
-    def pays(self, factor: Factor) -> bool:
+    def pays(self, factor: SparseFactor) -> bool:
         """Return whether a constant is finite and so sparse that short sums are faster than the dot."""
         from hloom.passes.expand import sparse_products  # for programs that have constant factors
 
@@ -108,7 +108,7 @@ def _has_plain_types(i: HloInstruction) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class Factor:
+class SparseFactor:
     """The constant factor of a dot.
 
     Attributes:
@@ -164,7 +164,7 @@ class Chain:
 
     x: HloInstruction
     steps: list[HloInstruction]
-    factors: Mapping[HloInstruction, Factor]
+    factors: Mapping[HloInstruction, SparseFactor]
 
     @property
     def last(self) -> HloInstruction:
@@ -203,7 +203,7 @@ class Chain:
         return copy(self.last)
 
 
-def _chains(computation: HloComputation, factors: Mapping[HloInstruction, Factor]) -> Iterator[Chain]:
+def _chains(computation: HloComputation, factors: Mapping[HloInstruction, SparseFactor]) -> Iterator[Chain]:
     """Yield the longest chains of dots, the last ones first."""
     done: set[HloInstruction] = set()
     for last in computation.post_order()[::-1] if factors else ():
@@ -213,7 +213,7 @@ def _chains(computation: HloComputation, factors: Mapping[HloInstruction, Factor
             yield Chain(factors[dots[0]].x, dots + _moves_after(last), factors)
 
 
-def _dots_until(last: HloInstruction, factors: Mapping[HloInstruction, Factor]) -> list[HloInstruction]:
+def _dots_until(last: HloInstruction, factors: Mapping[HloInstruction, SparseFactor]) -> list[HloInstruction]:
     """Return the dots of a chain that ends with a dot, and the transposes and reshapes between them."""
     steps: list[HloInstruction] = [last]
     moves: list[HloInstruction] = []

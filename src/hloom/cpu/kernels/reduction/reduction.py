@@ -18,7 +18,7 @@ from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.reduction.column_reduction import emit_column_reduction
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction, ReductionEmitter, lane_zero
-from hloom.cpu.kernels.reduction.triangles import Limits, triangle_limits
+from hloom.cpu.kernels.reduction.triangles import RowLimits, triangle_limits
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
@@ -182,7 +182,7 @@ class RowReduction(ReductionEmitter):
         limits: the part of a row outside of which elements are neutral; None for all of it.
     """
 
-    limits: Limits | None = None
+    limits: RowLimits | None = None
 
     def run(
         self,

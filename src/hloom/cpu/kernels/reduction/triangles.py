@@ -22,7 +22,7 @@ _DIFFERENCES: Final = {"GE": (1, 0), "GT": (1, -1), "LE": (-1, 0), "LT": (-1, -1
 """Sign and offset by direction: ``a`` and ``b`` compare so if ``sign * (a - b) + offset >= 0``."""
 
 
-class Limits(NamedTuple):
+class RowLimits(NamedTuple):
     """The half-open range of a row outside of which all elements are neutral.
 
     Attributes:
@@ -34,7 +34,7 @@ class Limits(NamedTuple):
     high: Index | None
 
 
-def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) -> Limits | None:
+def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) -> RowLimits | None:
     """Return the limits of each row if a reduction's operand is a triangle; None for others.
 
     Args:
@@ -59,7 +59,7 @@ def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) 
     if abs(coefficient) != 1 or any(v.trips != v.extent for v, _ in kept.terms):
         return None
     rest = kept - Index.of(lane) * coefficient
-    return Limits(rest * -1, None) if coefficient == 1 else Limits(None, rest + 1)
+    return RowLimits(rest * -1, None) if coefficient == 1 else RowLimits(None, rest + 1)
 
 
 def _difference(mask: HloInstruction, source: Indices) -> Index | None:
