@@ -12,7 +12,7 @@ and the original dots otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -33,7 +33,7 @@ from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.pipeline import Pass
 from hloom.passes.rules.contraction import free_of, inner_of
-from hloom.passes.simplify.constant_folding import closed_value
+from hloom.passes.simplify.constant_folding import closed_value, closed_work
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Body, Inserter, Writer
 from hloom.records import dataclass
@@ -64,13 +64,19 @@ class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}
         """Rewrite the chains of dots of every computation."""
         changed = False
         for computation in module.computations:
-            factors = {i: f for i in computation if (f := self.factor(i)) is not None}
+            dots = [i for i in computation if isinstance(i.operation, Dot)]
+            closed = closed_work(computation) if dots else ()
+            factors = {i: f for i in dots if (f := self.factor(i, closed)) is not None}
             for chain in _chains(computation, factors):
                 changed |= consume(f"%{chain.last.name}") and _rewrite(chain)
         return changed
 
-    def factor(self, i: HloInstruction) -> SparseFactor | None:
-        """Return the sparse constant factor of a dot; None if it has none or short sums do not pay."""
+    def factor(self, i: HloInstruction, closed: Container[HloInstruction]) -> SparseFactor | None:
+        """Return the sparse constant factor of a dot; None if it has none or short sums do not pay.
+
+        Args:
+            closed: the instructions that depend on constants alone.
+        """
         if not isinstance(i.operation, Dot) or not _has_plain_types(i) or i.operation.lhs_batch_dims:
             return None
         inner = [inner_of(i.operation, side) for side in (0, 1)]
@@ -81,7 +87,7 @@ class SparseConstantDots(Pass, name="sparse-constant-dots", of=Dot, needs={FLAT}
             length = x.shape.dimensions[inner[side][0]]
             if i.shape.element_count * length < self.least:
                 continue
-            value = closed_value(constant)
+            value = closed_value(constant) if constant in closed else None
             if value is not None:
                 factor = SparseFactor(i, side, np.moveaxis(value, inner[1 - side][0], 0).reshape(length, -1))
                 return factor if self.pays(factor) else None

@@ -6,7 +6,7 @@ A work estimate bounds the evaluation, so that compile time does not grow with t
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free, is_pure
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
@@ -119,34 +120,45 @@ def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
     return True
 
 
-def closed_value(i: HloInstruction, most: int = 1 << 30) -> Array | None:
-    """Return the value of an instruction that depends on constants alone; None for others.
+def closed_work(computation: HloComputation, most: int = 1 << 30) -> dict[HloInstruction, int]:
+    """Return the work of evaluating each instruction that depends on constants alone, if at most ``most``.
 
-    Also None if the evaluation, with all that it depends on, takes more work than ``most`` or fails.
+    It includes the work of all that the instruction depends on; what several operands need counts for each.
     """
-    closed: dict[HloInstruction, None] = {}
-    waiting = [i]
-    while waiting:
-        node = waiting.pop()
-        if node in closed:
+    work: dict[HloInstruction, int] = {}
+    for i in computation.post_order():
+        is_function = is_pure(i) and (i.operands or isinstance(i.operation, Iota))
+        if not (is_function or _is_known(i)) or not i.shape.is_array or i.shape.is_dynamic:
             continue
-        is_function = is_pure(node) and (node.operands or isinstance(node.operation, Iota))
-        if not (is_function or _is_known(node)) or not node.shape.is_array or node.shape.is_dynamic:
-            return None
-        closed[node] = None
-        most -= work_of(node) if node.operands else node.shape.element_count
-        if most < 0:
-            return None
-        waiting += node.operands
-    assert i.parent is not None
-    evaluator, values = Evaluator(), dict[HloInstruction, Any]()
+        if all(o in work for o in i.operands):
+            own = work_of(i) if i.operands else i.shape.element_count
+            total = own + sum([work[o] for o in i.operands])
+            if total <= most:
+                work[i] = total
+    return work
+
+
+def closed_value(i: HloInstruction) -> Array | None:
+    """Return the value of an instruction that depends on constants alone; None if an evaluation fails."""
     try:
-        with np.errstate(all="ignore"):
-            for node in i.parent.post_order():
-                if node in closed:
-                    values[node] = evaluator.apply(node, [values[o] for o in node.operands])
+        return _evaluated(i)
     except HloError:
         return None
+
+
+def _evaluated(i: HloInstruction) -> Array:
+    """Evaluate an instruction and all that it depends on; raise HloError if an evaluation fails."""
+    evaluator, values, waiting = Evaluator(), dict[HloInstruction, Array](), [i]
+    with np.errstate(all="ignore"):
+        while waiting:
+            node = waiting[-1]
+            missing = [o for o in node.operands if o not in values]
+            waiting += missing
+            if missing or waiting.pop() in values:
+                continue
+            value = evaluator.apply(node, [values[o] for o in node.operands])
+            assert isinstance(value, np.ndarray)
+            values[node] = value
     return values[i]
 
 
