@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloom.passes.simplify.constant_folding import ConstantFolding, closed_value
+from hloom.passes.simplify.constant_folding import ConstantFolding, closed_value, closed_work
 from tests import agreement
 from tests.evaluation import parse
 from tests.native_runs import compiled
@@ -87,7 +87,8 @@ def test_values_that_depend_on_constants_alone_are_known_if_they_are_little_work
             i = f32[{size},{size}] iota(), iota_dimension=0
             d = f32[{size},{size}] dot(i, {what}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
             ROOT s = f32[{size},{size}] add(d, i)"""
-        return closed_value(parse(text).entry.root)
+        entry = parse(text).entry
+        return closed_value(entry.root) if entry.root in closed_work(entry) else None
 
     numbers = np.arange(9, dtype=np.float32)[:, None] * np.ones(9, np.float32)
     agreement.same(value(9, "i"), numbers @ numbers + numbers)
