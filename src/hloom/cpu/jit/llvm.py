@@ -83,7 +83,7 @@ _OPTIONS: Final = (b"-enable-misched=false", b"-disable-post-ra", b"-disable-lsr
 CodeGenPrepare, a third of the time, also joins the blocks into which `Function.split_block` divides code."""
 
 _ALIGNED_BRANCHES: Final = b"-x86-branches-within-32B-boundaries"
-_DECODING_AGAIN: Final = frozenset(("skylake", "skylake-avx512", "cascadelake"))
+_JUMP_ERRATUM_PROCESSORS: Final = frozenset(("skylake", "skylake-avx512", "cascadelake"))
 """Processors with Intel's erratum SKX102: their microcode keeps a 32-byte line out of the cache of decoded
 instructions if a jump crosses its end or ends there. Depending on their addresses, short loops took up to 1.8
 times as long."""
@@ -141,7 +141,7 @@ class _Library:
         self.InitializeNativeAsmPrinter()
         for option in _OPTIONS:
             self.SetCommandLine(b"hloom", option)
-        if self.text_of("GetHostCPUName") in _DECODING_AGAIN:
+        if self.text_of("GetHostCPUName") in _JUMP_ERRATUM_PROCESSORS:
             self.SetCommandLine(b"hloom", _ALIGNED_BRANCHES)
 
     def __getattr__(self, name: str) -> Callable[..., int | None]:
