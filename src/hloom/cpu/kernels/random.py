@@ -30,18 +30,19 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 @dataclass(frozen=True, slots=True)
 class WordLayout:
-    """The layout of random words.
+    """The layout of the random words of an rng-bit-generator, which come from consecutive counter values.
 
     Attributes:
-        threefry: the algorithm; else Philox.
+        threefry: whether the algorithm is Threefry-2x32; otherwise it is Philox-4x32.
         bits: width of a word, 32 or 64.
-        stored: bits of an element in memory.
-        random_bits: random bits of an element.
-        rows: number of rows of counters, contiguous.
-        counters: counters of a row.
-        words: words per counter.
-        length: elements per row of counters.
-        apart: distance in elements between the words of one counter; 1: they are adjacent.
+        stored: bits of an element of the result in memory.
+        random_bits: random bits of an element; narrower than ``bits`` if words are truncated.
+        rows: number of rows of counter values; each row is a contiguous range.
+        counters: number of counter values of a row.
+        words: number of words per counter value.
+        length: number of elements of the result per row; if words are apart, the size of the dimension along
+            which they are.
+        apart: distance in elements between the words of one counter value; 1 if they are adjacent.
     """
 
     threefry: bool
@@ -56,12 +57,12 @@ class WordLayout:
 
     @property
     def blocks(self) -> int:
-        """Return the total number of counters."""
+        """Return the total number of counter values used."""
         return self.rows * self.counters
 
 
 def layout_of(i: HloInstruction) -> WordLayout:
-    """Return the layout of an instruction's words."""
+    """Return the layout of the random words of an rng-bit-generator."""
     output = i.shape.tuple_shapes[1]
     random_bits = output.element_type.bits
     sizes = output.dimensions
@@ -83,7 +84,7 @@ def layout_of(i: HloInstruction) -> WordLayout:
 
 @KERNELS.register("rng-bit-generator")
 def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Store the bits and the next state."""
+    """Emit an rng-bit-generator: the next state, and a kernel that stores the random bits."""
     i = plan.instruction
     layout = layout_of(i)
     state, after = program.pointer(i.operands[0]), program.pointer(i, (0,))
@@ -94,7 +95,10 @@ def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _advance(f: Function, layout: WordLayout, words: int, state: Value, after: Value) -> None:
-    """Store the next state: the key, and the counter of 64 or 128 bits plus the number of blocks used."""
+    """Emit the store of the next state: the key, and the counter plus the number of blocks used.
+
+    ``words`` is the number of u64 in the state: the counter has 64 bits if it is 2, and 128 bits if it is 3.
+    """
     key, low = f.load(I64, state), f.load(I64, f.offset(state, 1, I64))
     f.store(key, after)
     moved = low + layout.blocks
@@ -105,7 +109,7 @@ def _advance(f: Function, layout: WordLayout, words: int, state: Value, after: V
 
 
 def _kernel(module: Module, name: str, layout: WordLayout, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (state, bits, begin, end) over the counters of one row, or over rows."""
+    """Emit the kernel (state, bits, begin, end) over the counter values of one row, or over rows."""
     function = module.function(name, [PTR, PTR, I64, I64])
     state, target, begin, end = function.parameters
     emitter = _Bits(function, layout, i.operands[0].shape.dimensions[0], state, target)
@@ -121,7 +125,7 @@ def _kernel(module: Module, name: str, layout: WordLayout, i: HloInstruction) ->
 
 
 class _Bits:
-    """Emits rows of words."""
+    """Emits the generation of random words and their stores in the result."""
 
     def __init__(
         self, function: Function, layout: WordLayout, words: int, state: Value, target: Value
@@ -132,7 +136,7 @@ class _Bits:
         self.high = function.load(I64, function.offset(state, 2, I64)) if words == 3 else self.key
 
     def row(self, row: Value, begin: Value, end: Value) -> None:
-        """Emit the words of the counters [begin, end) of a row."""
+        """Emit the loop that stores the words of the counter values [begin, end) of row number ``row``."""
         layout = self.layout
         with self.f.loop(begin, end, LANES) as loop:
             number = row * layout.counters + loop.index
@@ -143,12 +147,18 @@ class _Bits:
                 self.write_apart(words, row, loop.index, end)
 
     def elements(self, word: Value) -> Value:
-        """Convert a word to its stored form."""
+        """Emit the truncation of a vector of words to elements as they are stored."""
         element = word.cast("trunc", make_type(f"i{self.layout.stored}"))
         return element & ((1 << self.layout.random_bits) - 1) if self.layout.random_bits < 8 else element
 
     def write_together(self, words: Sequence[Value], start: Value, counter: Value, end: Value) -> None:
-        """Store the words of every counter side by side."""
+        """Emit the store of a vector of counters' words, with the words of each counter side by side.
+
+        Args:
+            words: a vector for each word of a counter.
+            start: index in the result of the row's first element.
+            counter, end: number in the row of the first counter, and of the end of the row's range.
+        """
         f, count = self.f, len(words)
         kind = words[0].type.scalar
         vector = words[0] if count == 1 else _interleaved(words)
@@ -158,7 +168,11 @@ class _Bits:
         self.store(vector, pointer, limit)
 
     def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
-        """Store each word of a row of counters in its own row; the last one of an odd number is dropped."""
+        """Emit the store of each word of a vector of counters to another row of the result.
+
+        If the number of rows is odd, the last second word is dropped. ``counter`` is the number in ``row`` of
+        the first counter, ``end`` that after the last.
+        """
         f, layout = self.f, self.layout
         kind = words[0].type.scalar
         half = (layout.length + 1) // 2
@@ -173,7 +187,7 @@ class _Bits:
             self.store(word, f.offset(self.target, position, kind), limit)
 
     def store(self, vector: Value, pointer: Value, limit: Value) -> None:
-        """Store the lanes below a limit."""
+        """Emit the store of the first ``limit`` lanes of a vector."""
         f = self.f
         with choose(f, limit.compare("sge", vector.type.lanes)) as choice:
             f.store(vector, pointer)
@@ -183,7 +197,10 @@ class _Bits:
             masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))
 
     def words(self, number: Value) -> list[Value]:
-        """Return the words of LANES counters from a number on."""
+        """Emit the random words of a vector of counters, from number ``number`` of the used ones on.
+
+        Returns a vector for each word of a counter.
+        """
         f = self.f
         lanes = f.constant(I64.vector(LANES), list(range(LANES)))
         low = (self.low + number).splat(LANES) + lanes
@@ -196,7 +213,7 @@ class _Bits:
         return [_joined(w[0], w[1]), _joined(w[2], w[3])] if self.layout.bits == 64 else w
 
     def threefry(self, x: Value, y: Value) -> tuple[Value, Value]:
-        """Compute twenty rounds of Threefry."""
+        """Emit the twenty rounds of Threefry-2x32 on vectors of counters (x, y); return the random words."""
         low, high = _halves(self.key)
         schedule = [k.splat(LANES) for k in (low, high, low ^ high ^ _signed(_THREEFRY_PARITY))]
         x, y = x + schedule[0], y + schedule[1]
@@ -210,7 +227,7 @@ class _Bits:
         return x, y
 
     def philox(self, counter: list[Value]) -> list[Value]:
-        """Compute ten rounds of Philox."""
+        """Emit the ten rounds of Philox-4x32 on vectors of four-word counters; return the random words."""
         keys = list(_halves(self.key))
         for _ in range(10):
             low0, high0 = _halves(counter[0].cast("zext", I64) * _PHILOX_MULTIPLIERS[0])
@@ -234,7 +251,7 @@ def _signed(word: int) -> int:
 
 
 def _interleaved(vectors: Sequence[Value]) -> Value:
-    """Interleave 2 or 4 vectors: lane 0 of all, then lane 1 of all."""
+    """Emit the interleaving of 2 or 4 vectors: lane 0 of each, then lane 1 of each, and so on."""
     if len(vectors) == 4:
         pairs = [_interleaved(vectors[0:2]), _interleaved(vectors[2:4])]
         lanes = vectors[0].type.lanes

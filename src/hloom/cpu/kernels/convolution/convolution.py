@@ -51,13 +51,15 @@ _WIDEST: Final = Target.named("x86_64-linux-gnu", "x86-64-v4")
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionKernels:
-    """The kernels of a convolution: the tiles of each phase, and the operand copies.
+    """The plan of a convolution's generated code: its phases with their register tiles, and its workspace.
 
     Attributes:
-        convolution: the sums.
-        phases: with their tiles.
-        kernel_offsets: offset of each phase's packed kernel in the workspace; -1 if it is not packed.
-        bytes: size of the workspace; the copied base is first in it.
+        convolution: the convolution in terms of strides.
+        phases: convolutions without base dilation that together compute the result, each with its register
+            tiling.
+        kernel_offsets: byte offset in the workspace of each phase's packed filter (rhs); -1 if the phase
+            reads the filter in place.
+        bytes: size of the workspace; a copy of the base (lhs), if there is one, is first in it.
     """
 
     convolution: DirectConvolution
@@ -67,15 +69,15 @@ class ConvolutionKernels:
 
     @property
     def first_kernel(self) -> int:
-        """Return the offset of the packed kernels, which follow the copied base."""
+        """Return the workspace offset of the packed filters, which follow the copy of the base (lhs)."""
         return -(-self.convolution.copied_bytes // 64) * 64
 
 
 @lru_cache(maxsize=256)
 def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
-    """Return the kernels of a convolution, or of the fusion around one.
+    """Return the plan of the direct kernels of a convolution, or of a fusion around one.
 
-    Returns None if a loop over elements computes it.
+    Returns None if a generic loop over the elements of the result computes it.
     """
     instruction = KERNELS.hero(i)
     convolution = _chosen(instruction, copied=False)
@@ -103,7 +105,11 @@ def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
 
 
 def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
-    """Choose the lanes: output features; if these are few, features of several groups, or input features."""
+    """Return a convolution in terms of strides, with a choice of lanes; None if it gets no direct kernel.
+
+    Lanes are output features; if these are few, features of several groups, or input features. ``copied``
+    says that the base (lhs) is copied with its padding.
+    """
     convolution = convolution_of(i, copied=copied)
     if convolution is None:
         return None
@@ -115,10 +121,10 @@ def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
 
 
 def can_end_in_more(i: HloInstruction) -> bool:
-    """Return whether elementwise operations on a convolution's result can be its epilogue.
+    """Return whether elementwise operations on a convolution's result can run in its epilogue.
 
-    They cannot if sums are stored to memory before they are complete. This is decided for the widest vectors,
-    as passes do not know the target.
+    They cannot if partial sums are stored to memory. This is decided for the widest vectors, as passes do not
+    know the target.
     """
     plan = plan_of(i, _WIDEST)
     return plan is not None and all(tiled.tiling.split is None for tiled in plan.phases)
@@ -126,7 +132,7 @@ def can_end_in_more(i: HloInstruction) -> bool:
 
 @KERNELS.register("convolution", fuses=True, workspace=lambda i, target: _workspace(i, target))
 def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a convolution, or a fusion around one."""
+    """Emit the kernels of a convolution, or of a fusion around one: copy, packing and computation."""
     i = plan.instruction
     direct = plan_of(i, program.module.target)
     if direct is None:
@@ -161,7 +167,7 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
 def _pack(
     program: ProgramEmitter, i: HloInstruction, tiled: TiledPhase, source: Value, target: Value
 ) -> None:
-    """Emit the packing of the kernel for a phase."""
+    """Emit the kernel call that packs the filter (rhs) of a phase from ``source`` into ``target``."""
     emit = emit_pack_depth if tiled.convolution.deep else emit_pack_kernel
     pack = program.shared(partial(emit, program.module, tiled=tiled))
     program.call(i, pack, [source, target])
@@ -170,9 +176,10 @@ def _pack(
 def _kept_kernel(
     program: ProgramEmitter, i: HloInstruction, direct: ConvolutionKernels, operand: HloInstruction
 ) -> Value | None:
-    """Return the address of the packed kernel, null if the caller keeps none.
+    """Return the address of a packed filter that the caller keeps between executions, null if it keeps none.
 
-    Returns None if the kernel is not packed, or is no argument that may be kept.
+    Returns None, so that every execution packs the filter, if the filter ``operand`` is not an argument that
+    may be kept in this form. Also returns None if it is not packed at all.
     """
     arguments, convolution = program.packed_arguments, direct.convolution
     factor = None if arguments is None else arguments.factor(operand)
@@ -203,7 +210,7 @@ def _rounded(value: Element, convolution: DirectConvolution, i: HloInstruction) 
 
 
 def _store(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return the epilogue that stores the sums as the convolution's result."""
+    """Return a function from pointers to an epilogue that stores the sums as the convolution's result."""
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
         target = View.of(pointers[0], i.shape)
@@ -217,7 +224,7 @@ def _store(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
 
 
 def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return the epilogue that computes the results of a fusion from the sums."""
+    """Return a function from pointers to an epilogue that computes and stores the fusion's results."""
     parts = kernel_parts(i)
     inputs, roots = parts.inputs, parts.roots
     instruction = KERNELS.hero(i)
@@ -238,7 +245,10 @@ def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """Return the instruction outside of the fusion that is operand ``operand`` of ``member`` inside of it."""
+    """Return the operand of ``i`` that is ``operand`` of the convolution ``member``.
+
+    ``member`` is ``i`` itself, or an instruction of the fusion ``i`` whose operands are fusion parameters.
+    """
     if i is member:
         return operand
     return i.operands[parameter_number(operand)]

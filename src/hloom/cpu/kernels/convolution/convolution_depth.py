@@ -13,7 +13,11 @@ from hloom.ir.affine import Index, Variable
 
 
 def emit_pack_depth(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
-    """Emit (kernel, packed, begin, end): per tap, a vector of input features for each output feature."""
+    """Emit the kernel (filter, packed, begin, end) over groups that packs a filter for `DepthTiles`.
+
+    For each tap, and each block of as many input features as a vector has lanes, the packed form has one
+    vector per output feature.
+    """
     convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
@@ -44,7 +48,7 @@ def emit_pack_depth(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
 
 
 class DepthTiles(Tiles):
-    """Emits tiles of positions x output features with a vector of partial sums each."""
+    """Emits register tiles of positions x output features; the lanes are partial sums over input features."""
 
     across = "lanes across input features"
 
@@ -64,7 +68,7 @@ class DepthTiles(Tiles):
         return updated
 
     def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
-        """Reduce across lanes, and store the results one by one."""
+        """Emit the reduction of each accumulator across its lanes, and the epilogue of each scalar result."""
         phase, tiling = self.phase, self.tiling
         for number, value in enumerate(sums):
             r, column = divmod(number, tiling.vectors)
@@ -79,7 +83,7 @@ class DepthTiles(Tiles):
 
 
 def _total(value: Value) -> Value:
-    """Add up all lanes by halves."""
+    """Emit the sum of the lanes of a vector (their OR for i1), adding halves; return the scalar."""
     lanes = value.type.lanes
     while lanes > 1:
         lanes //= 2

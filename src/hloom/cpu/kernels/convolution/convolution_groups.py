@@ -21,7 +21,7 @@ MOST_WRITTEN_OUT = 160
 
 
 class GroupTiles(Tiles):
-    """Emits tiles of positions x vectors of features across groups."""
+    """Emits register tiles of positions x vectors whose lanes are output features of neighboring groups."""
 
     across = "lanes across groups"
 
@@ -53,7 +53,7 @@ class GroupTiles(Tiles):
         return (self.strides.get(axis, 0) if self.packed else self.phase.axes[axis].w_tap) * self.size
 
     def run(self, panel: Value) -> None:
-        """Emit full vectors, or the last ones with masked loads."""
+        """Emit the tiles of a line for panel number ``panel``; an incomplete last panel has masked loads."""
         line = self.x
         self.x = self.f.offset(line, panel * (self.tiling.vectors * self.loaded * self.size))
         remainder = self.phase.columns % self.tiling.panel
@@ -84,7 +84,7 @@ class GroupTiles(Tiles):
         super()._tile(row, [(range(rows), None)], count)
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
-        """Emit one tap, or all taps along the row: vectors of the base times vectors of the kernel."""
+        """Emit the multiply-adds of one tap, or of all taps along an unrolled row axis; return the sums."""
         f, tiling = self.f, self.tiling
         e = Elements(f, tiling.lanes, {})
         updated = list(sums)
@@ -110,7 +110,7 @@ class GroupTiles(Tiles):
         return updated
 
     def _load(self, place: Value, vector: int) -> Value:
-        """Load the features of a vector's groups in memory order."""
+        """Emit a load of the input features of all groups in vector number ``vector``, in memory order."""
         f = self.f
         part = storage_type(self.kind).vector(self.loaded)
         pointer = f.offset(place, vector * self.loaded * self.size)
@@ -121,7 +121,7 @@ class GroupTiles(Tiles):
         return masked_load(part, pointer, mask)
 
     def _lanes(self, loaded: Value, feature: int) -> Value:
-        """Return one input feature of each lane's group."""
+        """Emit a shuffle that puts input feature number ``feature`` of its group into each lane."""
         repeat = self.convolution.repeat
         if self.depth == 1 and repeat == 1:
             return loaded

@@ -43,13 +43,13 @@ Loops: TypeAlias = "list[tuple[Bound, Bound, int, int]]"
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """The epilogue of the sums.
+    """Emitters of what follows the sums of a tile.
 
     Attributes:
-        store: stores the result from (elements, index in the result along the lanes, sums), with the epilogue
-            of the fusion applied.
-        resume: reloads the sums stored at an index; None if they cannot be resumed.
-        looped: the code is long: a function of its own, which loops over the vectors of a tile.
+        store: emits the fused operations on a vector of sums and the store of the results. Its arguments are
+            the element emitter, the index in the result (with a lane variable), and the sums.
+        resume: emits the reload of sums stored at an index of the result; None if stores lose precision.
+        looped: the code is long: emit it in a separate function that loops over the vectors of a tile.
     """
 
     store: Callable[[Elements, Indices, Element], None]
@@ -65,10 +65,15 @@ def emit_direct(
     bind: Callable[[Sequence[Value]], Epilogue],
     kind: type[Tiles],
 ) -> LoopKernel:
-    """Emit the kernel (base, kernel or packed kernel, extra pointers ..., begin, end) over lines and panels.
+    """Emit the kernel (base, filter or packed filter, extra pointers..., begin, end) over lines and panels.
 
-    ``bind`` is called with the extra pointers and returns the epilogue of a vector of sums; ``kind`` is the
-    class of tiles.
+    A line has all positions along the row axis of the tiles, at fixed positions along the other axes. A panel
+    has the output features of a tile.
+
+    Args:
+        extra: number of extra pointers, to the other inputs and the results.
+        bind: makes the epilogue from the extra pointers.
+        kind: the emitter class of the tiles.
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     x, w, *pointers, begin, end = f.parameters
@@ -85,7 +90,10 @@ def emit_direct(
 
 
 class Tiles:
-    """Emits the tiles of a line: positions along the row axis, at fixed positions of all other axes."""
+    """Emits the register tiles of a convolution: positions along a row axis x vectors of output features.
+
+    A line of tiles has all positions along the row axis, at fixed positions along the other axes.
+    """
 
     across: ClassVar[str] = "lanes across features"
 
@@ -115,7 +123,7 @@ class Tiles:
         self.piece = f.constant(I64, 0)
 
     def begin(self, part: Value) -> None:
-        """Start a range of taps."""
+        """Emit the bounds of range number ``part`` of the taps; nothing if the taps are not split."""
         split = self.tiling.split
         if split is None:
             return
@@ -129,7 +137,10 @@ class Tiles:
             part = remainder
 
     def item(self, item: Value, x: Value, w: Value) -> None:
-        """Emit one panel of one line, or of a segment of it."""
+        """Emit iteration ``item`` of the kernel's loop: one panel of one line, or of a segment of a line.
+
+        ``x`` and ``w`` are the addresses of the base (lhs) and of the filter (rhs) or its packed form.
+        """
         panels, lines, pieces = self.tiled.panels, self.tiled.lines, self.tiling.pieces
         zero = self.f.constant(I64, 0)
         self.piece = zero
@@ -154,7 +165,10 @@ class Tiles:
         self.run(panel)
 
     def enter(self, line: Value, x: Value, w: Value) -> None:
-        """Start a line: decode its number into positions, and find the range of taps inside the base."""
+        """Emit the start of line number ``line``: positions, addresses, ranges of taps inside the base.
+
+        Advances ``x`` and ``w``, the addresses of the base (lhs) and filter (rhs), to the line.
+        """
         f = self.f
         remainder = line
         numbers = [n for n in range(len(self.phase.axes)) if n != self.tiling.row]
@@ -186,7 +200,7 @@ class Tiles:
         self.x, self.w = x, w
 
     def run(self, panel: Value) -> None:
-        """Emit all tiles of the line for one panel: border tiles and interior tiles."""
+        """Emit all tiles of the current line, or segment of a line, for filter panel number ``panel``."""
         f, rows = self.f, self.tiling.rows
         self.panel = panel
         self.w_panel = f.offset(self.w, panel * self.panel_bytes)
@@ -206,13 +220,16 @@ class Tiles:
             self._border_tiles(low, high, others)
 
     def _inner_tiles(self, low: Value, high: Value) -> None:
-        """Emit the interior tiles from one row to another."""
+        """Emit a loop over the interior tiles; ``low`` and ``high`` are positions along the row axis."""
         rows = self.tiling.rows
         with self.f.loop(low, high, rows) as loop:
             self._tile(loop.index, [(range(rows), None)])
 
     def _border_tiles(self, low: int, high: int, others: Iterator[tuple[int, int]]) -> None:
-        """Emit the tiles before and after the interior ones, which are the rows from low to high."""
+        """Emit the tiles of a line outside of the interior positions [low, high) along the row axis.
+
+        ``others`` yields the (first position, number of positions) of each of these tiles.
+        """
         f, rows, axis = self.f, self.tiling.rows, self.phase.axes[self.tiling.row]
         if has_few_borders(axis):
             for start, count in others:
@@ -226,7 +243,7 @@ class Tiles:
             self._selecting_tile(f.constant(I64, axis.positions - remainder), remainder)
 
     def _selecting_tile(self, row: Value, rows: int) -> None:
-        """Emit a tile that adds each tap's products to those rows at which the tap is inside the base."""
+        """Emit a border tile in which each tap updates only the rows at which it is inside the base."""
         f, number = self.f, self.tiling.row
         e, axis = Elements(f, self.tiling.lanes, {}), self.phase.axes[number]
         ranges = [axis.tap_range(row + r) for r in range(rows)]
@@ -247,7 +264,10 @@ class Tiles:
         self._write_tile(unflatten(tap.values, sums), row, rows)
 
     def _border_tile(self, row: int, count: int) -> None:
-        """Emit a tile at a constant position, with taps grouped by the rows at which they are inside."""
+        """Emit a tile of ``count`` rows at the constant position ``row``, without taps outside the base.
+
+        Consecutive taps that are inside the base at the same rows of the tile share one loop.
+        """
         axis = self.phase.axes[self.tiling.row]
         inside = [axis.taps_inside(row + r) for r in range(count)]
         pieces: list[tuple[range, tuple[int, int] | None]] = []
@@ -265,7 +285,12 @@ class Tiles:
     def _tile(
         self, row: Value, pieces: Sequence[tuple[range, tuple[int, int] | None]], count: int | None = None
     ) -> None:
-        """Emit one tile: per segment, products of some rows with a range of the row axis's taps."""
+        """Emit a tile at position ``row`` along the row axis: initial sums, multiply-adds, epilogue.
+
+        Args:
+            pieces: (rows of the tile, range of taps along the row axis) of each loop nest; None for all taps.
+            count: number of rows of the tile; None for that of the tiling.
+        """
         f, tiling = self.f, self.tiling
         rows = tiling.rows if count is None else count
         axis = self.phase.axes[tiling.row] if tiling.row >= 0 else None
@@ -281,7 +306,7 @@ class Tiles:
         self._write_tile(sums, row, rows)
 
     def _start(self, row: Value, rows: int) -> list[Element]:
-        """Return the initial sums: zero, or the sums of earlier ranges of taps."""
+        """Emit the initial sums of a tile: zero, or the stored sums over earlier ranges of taps."""
         f, tiling = self.f, self.tiling
         zero = constant(f, self.kind, 0, tiling.lanes)
         if self.first_part is None or self.epilogue.resume is None:
@@ -294,11 +319,11 @@ class Tiles:
         return sums
 
     def _loops(self, taps: tuple[int, int] | None, *, without_rows: bool = False) -> Loops:
-        """Return the loops over the taps of the spatial axes; loops over contiguous taps are merged.
+        """Return the loops over the taps of a tile; loops over contiguous taps are merged.
 
         Args:
-            taps: the range of taps along the axis of the tile's rows; None for all.
-            without_rows: leave out the loop along that axis.
+            taps: the range of taps along the row axis of the tile; None for all.
+            without_rows: leave out the loop along the row axis.
         """
         bounds: Loops = []
         inner_taps = 1
@@ -323,7 +348,11 @@ class Tiles:
     def _nest(
         self, loops: Loops, x: Value, w: Value, sums: list[Element], rows: range, stride: int
     ) -> list[Element]:
-        """Emit the loops over taps, carrying addresses and sums; deep ones add the sums of blocks."""
+        """Emit ``loops`` over taps that carry the addresses ``x`` and ``w`` and the sums; return the sums.
+
+        A loop nest inside that has `DEEP` or more steps sums up from zero and is added afterwards, to round
+        less.
+        """
         f = self.f
         if not loops:
             return self._step(x, w, sums, rows, stride)
@@ -349,7 +378,11 @@ class Tiles:
         return unflatten(loop.values[2:], sums)
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
-        """Emit one tap: a row of the panel times one element of the base for each row of the tile."""
+        """Emit the multiply-adds of one tap; return the new sums.
+
+        The row of the filter panel at ``w`` is multiplied by one broadcast element of the base per row of the
+        tile. These elements are ``stride`` bytes apart, from ``x`` on.
+        """
         f, tiling = self.f, self.tiling
         e = Elements(f, tiling.lanes, {})
         vector = tiling.lanes * self.size
@@ -363,7 +396,10 @@ class Tiles:
         return updated
 
     def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
-        """Apply the epilogue to every vector of sums; a long one in a loop over a copy of the tile."""
+        """Emit the epilogue of every vector of sums.
+
+        A long epilogue is a separate function that loops over a copy of the tile on the stack.
+        """
         f, tiling = self.f, self.tiling
         first = self.panel * tiling.panel
         if self.scratch is None:
@@ -380,7 +416,7 @@ class Tiles:
         call_apart(f, "epilogue", values, self._apart)
 
     def _apart(self, f: Function, parameters: Sequence[Value]) -> None:
-        """Emit the function that applies the epilogue to the copy of a tile."""
+        """Emit the body of a function that applies the epilogue to each vector of a stored tile."""
         tiling = self.tiling
         scratch, row, rows, first, *others = parameters
         positions: list[Index] = []
@@ -396,7 +432,10 @@ class Tiles:
             epilogue.store(*at, value)
 
     def _place(self, axes: Sequence[Index], row: Value, column: Value) -> tuple[Elements, Indices]:
-        """Return the result index of a vector of sums, and elements that mask the lanes without a result."""
+        """Return (emitter, index in the result) for the vector of sums at a row and a first output feature.
+
+        The emitter masks the lanes beyond the last output feature.
+        """
         phase, tiling = self.phase, self.tiling
         e = Elements(Function.of(column), tiling.lanes, {})
         lane = Variable(phase.columns, "n", column)
@@ -411,13 +450,16 @@ class Tiles:
 
 
 def _extent(loops: Loops) -> int:
-    """Return the number of steps of loops; 0 if it is not constant."""
+    """Return the product of the trip counts of loops; 0 if one of the counts is not constant."""
     extents = [high - low if isinstance(low, int) and isinstance(high, int) else 0 for low, high, *_ in loops]
     return math.prod(extents)
 
 
 def _divided(loops: Loops) -> Loops:
-    """Return one long loop as a loop over blocks of `DEEP` steps or more, if its steps divide into such."""
+    """Strip-mine a single long loop into a loop over blocks and a loop over the steps of a block.
+
+    Returns ``loops`` unchanged unless a block size of at least `DEEP` divides both constant bounds.
+    """
     (low, high, x, w), *inner = loops
     if inner or not (isinstance(low, int) and isinstance(high, int)) or high - low < 4 * DEEP:
         return loops
@@ -428,14 +470,14 @@ def _divided(loops: Loops) -> Loops:
 
 
 def store_vector(f: Function, value: Element, pointer: Value) -> None:
-    """Store a vector of sums in packed form: all real parts, then all imaginary parts."""
+    """Emit the store of a vector: complex as all real parts, then all imaginary parts; booleans as bytes."""
     for number, part in enumerate(value if isinstance(value, tuple) else (value,)):
         stored = part.cast("zext", I8) if part.type.bits == 1 else part
         f.store(stored, f.offset(pointer, number * part.type.lanes * part.type.size))
 
 
 def load_vector(f: Function, pointer: Value, kind: ElementType, lanes: int) -> Element:
-    """Load a vector that `store_vector` stored."""
+    """Emit the load of a vector that `store_vector` stored; return it."""
     part = storage_type(kind).vector(lanes)
     real = f.load(part, pointer)
     if kind.is_complex:
@@ -444,7 +486,7 @@ def load_vector(f: Function, pointer: Value, kind: ElementType, lanes: int) -> E
 
 
 def _broadcast(f: Function, place: Value, kind: ElementType, lanes: int) -> Element:
-    """Broadcast an element of the base to every lane."""
+    """Emit the load of the element at address ``place`` and its broadcast to every lane."""
     stored = storage_type(kind)
     if kind.is_complex:
         imaginary = f.load(stored, f.offset(place, 1, stored))

@@ -17,9 +17,10 @@ from hloom.ir.affine import Index, Variable
 
 
 def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
-    """Emit the kernel (kernel, packed, begin, end) that packs panels of all groups, taps in loop order.
+    """Emit the kernel (filter, packed, begin, end) that packs the filter (rhs) of all groups into panels.
 
-    Contiguous columns are read in the order of memory: a task packs one tap of all panels.
+    A panel has one row of output features for each tap, in the order of the loops over taps. If the output
+    features are contiguous in memory, a task packs one tap of all panels, else one panel.
     """
     convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f = module.function(name, [PTR, PTR, I64, I64])
@@ -52,7 +53,13 @@ def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel
 def _pack_row(
     e: Elements, tiled: TiledPhase, source: Value, position: Index, panel: Variable, row: Value
 ) -> None:
-    """Pack the kernel's elements of one tap, which begin at a position, of a panel's columns."""
+    """Emit the packing of one row of a panel: the elements of one tap, for the panel's output features.
+
+    Args:
+        position: index in the filter, as elements from ``source``, of the tap's first output feature.
+        panel: the number of the panel.
+        row: the address of the packed row.
+    """
     convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f, size, lanes = Function.of(row), storage_bytes(convolution.kind), tiling.lanes
     view = View(source, convolution.w_type, (UNKNOWN_EXTENT,))
@@ -71,7 +78,11 @@ def _pack_row(
 
 
 def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
-    """Emit the kernel (base, copy, begin, end) that copies the base in strips of its last dimension."""
+    """Emit the kernel (base, copy, begin, end) that copies the base (lhs) strip by strip.
+
+    A strip is a range of the last dimension, for all indices of the other dimensions; it is contiguous in the
+    copy.
+    """
     f = module.function(name, [PTR, PTR, I64, I64])
     source_pointer, target_pointer, begin, end = f.parameters
     *outer, width = convolution.x_dimensions
@@ -81,7 +92,7 @@ def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) 
     element, number = Variable(count, "p"), Variable(width // strip, "s")
 
     def copy(number: Index, columns: int) -> None:
-        """Copy some columns of a strip in whole vectors: some processors have slow masked stores."""
+        """Emit the copy of some columns of strip ``number`` in whole vectors: masked stores may be slow."""
         done = 0
         while done < columns:
             lanes = 1 << ((columns - done).bit_length() - 1)
@@ -103,7 +114,10 @@ def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) 
 
 
 def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
-    """Emit the kernel (base, copy, begin, end) that copies the base in the accumulator type, zero-padded."""
+    """Emit the kernel (base, copy, begin, end) that copies the base (lhs), converted and zero-padded.
+
+    The elements of the copy have the accumulator type.
+    """
     dimensions = _merged_dimensions(convolution)
     f = module.function(name, [PTR, PTR, I64, I64])
     source_pointer, target_pointer, begin, end = f.parameters
@@ -149,7 +163,10 @@ def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) ->
 
 
 def _merged_dimensions(convolution: DirectConvolution) -> list[tuple[int, int, int]]:
-    """Return (size, padding before, padding after) of the base's dimensions, merged where unpadded."""
+    """Return (size, padding before, padding after) of the base's dimensions, major first.
+
+    A dimension is merged with the next one if that has no padding.
+    """
     assert convolution.padding is not None
     merged: list[tuple[int, int, int]] = []
     pairs = zip(convolution.x_dimensions, convolution.padding, strict=True)

@@ -30,16 +30,16 @@ from hloom.shape.element_type import ElementType
 class StrideAxis:
     """The positions of results and the taps of the window along one axis.
 
-    The base index is position * step + tap * dilation - low; there is a product where it is in [0, size).
+    The base (lhs) index is position * step + tap * dilation - low; there is a product if it is in [0, size).
 
     Attributes:
-        positions, taps: number of either.
-        x_position, x_tap: elements of the base between neighbors.
-        w_position, w_tap: elements of the kernel between neighbors.
+        positions, taps: the number of positions and of taps (window elements).
+        x_position, x_tap: distance in the base, in elements, between neighboring positions, and between taps.
+        w_position, w_tap: the same distances in the filter (rhs).
         step, dilation, low, size: coefficients of the base index.
-        targets: (dimension, size) of the result that the positions enumerate, major first.
+        targets: (dimension, size) of the result dimensions that the positions enumerate, major first.
         scale, offset: the result index is position * scale + offset.
-        padded: memory holds zeros wherever taps are outside the base.
+        padded: the base in memory has zeros wherever taps are outside of it.
     """
 
     positions: int
@@ -59,7 +59,7 @@ class StrideAxis:
 
     @property
     def whole(self) -> tuple[int, int]:
-        """Return the range of positions at which every tap is inside the base."""
+        """Return (first, end) of the positions at which every tap is inside the base; (0, 0) if none."""
         if not self.step:
             return (0, self.positions) if self._inside(0, 0) and self._inside(0, self.taps - 1) else (0, 0)
         first = max(0, -(-self.low // self.step))
@@ -69,19 +69,22 @@ class StrideAxis:
 
     @property
     def bounded(self) -> bool:
-        """Return whether some taps are outside the base."""
+        """Return whether, at some position, a tap is outside the base."""
         return self.taps > 0 and self.whole != (0, self.positions)
 
     def _inside(self, position: int, tap: int) -> bool:
         return 0 <= position * self.step + tap * self.dilation - self.low < self.size
 
     def taps_inside(self, position: int) -> range:
-        """Return the taps inside the base at a position."""
+        """Return the range of the taps that are inside the base at a constant position."""
         inside = [tap for tap in range(self.taps) if self._inside(position, tap)]
         return range(inside[0], inside[-1] + 1) if inside else range(0)
 
     def tap_range(self, position: Value) -> tuple[Value | int, Value | int]:
-        """Return the range of taps inside the base at a position known at run time."""
+        """Emit the bounds [first, end) of the taps inside the base at a run-time position.
+
+        Returns constants if all taps are inside at every position.
+        """
         if not self.bounded:
             return 0, self.taps
         f = position.function
@@ -100,12 +103,13 @@ class StridePhase:
     """A convolution without base dilation that computes all or some elements of the result.
 
     Attributes:
-        axes: positions and taps.
-        x_offset, w_offset: elements from the start of the arrays to position 0, tap 0.
-        columns: output features of a group; their results are adjacent.
-        w_column: elements of the kernel from one output feature to the next.
+        axes: the axes of the sums, each with positions (of results) and taps (of the window).
+        x_offset, w_offset: elements from the start of the base (lhs) and of the filter (rhs) to position 0,
+            tap 0 on all axes.
+        columns: number of output features of a group; their results are adjacent.
+        w_column: elements of the filter from one output feature to the next.
         feature: the result's feature dimension.
-        rank: dimensions of the result.
+        rank: number of dimensions of the result.
     """
 
     axes: tuple[StrideAxis, ...]
@@ -118,7 +122,7 @@ class StridePhase:
 
     @property
     def terms(self) -> int:
-        """Return the maximum number of products in a sum."""
+        """Return the number of products in the sum of one result, padding included."""
         return math.prod(axis.taps for axis in self.axes)
 
     @property
@@ -126,7 +130,7 @@ class StridePhase:
         return math.prod(axis.positions for axis in self.axes) * self.columns
 
     def indices(self, e: Elements, positions: Sequence[Index], column: Index) -> Indices:
-        """Return the result index of a column at given positions of all axes."""
+        """Return the result index of output feature ``column`` at a position along each axis."""
         input_indices = [Index(0)] * self.rank
         for axis, position in zip(self.axes, positions, strict=True):
             if len(axis.targets) == 1:
@@ -142,25 +146,26 @@ class StridePhase:
 
 @dataclass(frozen=True, slots=True)
 class DirectConvolution:
-    """A convolution as its phases.
+    """A convolution in terms of strides, as phases without base dilation.
 
     Attributes:
         phases: together they compute every result element once.
         kind: the accumulator type.
-        x_type, w_type: types of the base as the kernel reads it, and of the kernel.
-        source_type: type of the base array.
-        x_dimensions: the base array's dimensions.
-        padding: padding before and after each of them if the base is copied; else None.
-        strip: if it is copied in strips of this number of elements of its last dimension; else 0.
+        x_type, w_type: element types of the base (lhs) as the kernel reads it, and of the filter (rhs).
+        source_type: element type of the base array.
+        x_dimensions: dimensions of the base array.
+        padding: (low, high) padding of each base dimension if the base is copied with its padding; else None.
+        strip: if the base is copied in strips, the number of elements of its last dimension in a strip; else
+            0.
         groups: number of groups.
-        depth: input features of a group.
+        depth: number of input features of a group.
         x_feature: elements of the base from one input feature to the next.
         x_group: elements of the base from one group to the next.
-        outputs: output features of all groups.
-        repeat: 0: lanes are output features of one group. Otherwise lanes span groups, with this number of
-            output features each.
-        deep: lanes are input features.
-        w_feature: elements of the kernel from one input feature to the next.
+        outputs: number of output features of all groups.
+        repeat: 0 if the lanes are output features of one group. Otherwise lanes span groups, and this is the
+            number of output features of each group.
+        deep: whether the lanes are input features.
+        w_feature: elements of the filter from one input feature to the next.
     """
 
     phases: tuple[StridePhase, ...]
@@ -182,7 +187,7 @@ class DirectConvolution:
 
     @property
     def strip_elements(self) -> int:
-        """Return the elements of a strip of the base."""
+        """Return the number of elements in one strip of the copied base."""
         return math.prod(self.x_dimensions[:-1]) * self.strip
 
     @property
@@ -191,7 +196,7 @@ class DirectConvolution:
 
     @property
     def copied_bytes(self) -> int:
-        """Return the bytes of the copy of the base; 0 if it is read in place."""
+        """Return the size in bytes of the copy of the base (lhs); 0 if the base is read in place."""
         size = storage_bytes(self.kind)
         if self.strip:
             return self.strips * self.strip_elements * size
@@ -199,16 +204,16 @@ class DirectConvolution:
 
     @property
     def copied_dimensions(self) -> tuple[int, ...]:
-        """Return the dimensions of the base as the kernel reads it: with padding if it is copied."""
+        """Return the dimensions of the base (lhs) as the kernel reads it: with padding if it is copied."""
         if self.padding is None:
             return self.x_dimensions
         return tuple(n + low + high for n, (low, high) in zip(self.x_dimensions, self.padding, strict=True))
 
 
 def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolution | None:
-    """Return a convolution as sums over strides; None for dynamic shapes or empty arrays.
+    """Return a convolution in terms of strides; None for dynamic shapes or empty arrays.
 
-    ``copied``: the base is a copy in the accumulator type, with the padding that taps reach.
+    ``copied`` says that the base (lhs) is copied in the accumulator type, with the padding that taps read.
     """
     operation = operation_of(i, Convolution)
     labels, window = operation.dim_labels, operation.window
@@ -264,8 +269,8 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolut
 def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
     """Return a convolution in small groups with lanes across groups; None if its strides do not allow that.
 
-    Either groups have one output feature and are adjacent in the base, or the features of neighboring groups
-    are contiguous and a few vector loads cover those of all lanes.
+    Either each group has one output feature and neighboring groups are adjacent in the base (lhs), or the
+    input features of neighboring groups are contiguous and at most four vector loads give those of all lanes.
     """
     c = convolution
     columns = c.phases[0].columns
@@ -281,10 +286,13 @@ def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvoluti
 
 
 def in_strips(convolution: DirectConvolution, rows: Sequence[tuple[int, int]]) -> DirectConvolution | None:
-    """Return a convolution that reads a copy of the base, each strip of its last dimension contiguous.
+    """Return a convolution that reads a copy of the base (lhs) divided into strips of its last dimension.
 
-    The rows of a tile are a strip, and steps along the taps are adjacent. ``rows``: axis and number of the
-    rows of a tile of each phase. None if the rows are not along the last dimension.
+    The positions of a tile along its row axis are one strip, contiguous in the copy. Returns None if the
+    tiles do not allow that, as when the row axis is not the last dimension of the base.
+
+    Args:
+        rows: (row axis, number of positions of a tile along it) for each phase.
     """
     c = convolution
     width, strip = c.x_dimensions[-1], rows[0][1]
@@ -306,7 +314,10 @@ def in_strips(convolution: DirectConvolution, rows: Sequence[tuple[int, int]]) -
 
 
 def across_depth(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
-    """Return a convolution with lanes across input features; None if these do not fill vectors."""
+    """Return a convolution with lanes across input features; None if these do not fill vectors.
+
+    They must be contiguous in the base (lhs), their number a multiple of ``lanes``, and the type not complex.
+    """
     c = convolution
     if c.x_feature != 1 or c.depth % lanes or c.kind.is_complex:
         return None
@@ -324,7 +335,10 @@ def _phases(d: WindowDimension, results: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Spatial:
-    """A phase of a spatial dimension, without strides: its taps are first, first + apart ..."""
+    """One phase of a spatial dimension, before strides are known.
+
+    Its window elements are ``first``, ``first + apart``, ...; base dilation puts holes under the others.
+    """
 
     axis: StrideAxis
     first: int
@@ -334,9 +348,13 @@ class _Spatial:
     def along(
         self, x_stride: int, w_stride: int, dimension: int, before: int, padded: bool
     ) -> tuple[StrideAxis, int, int]:
-        """Return the axis with its strides, and the offsets of position 0, tap 0 in base and kernel.
+        """Return the axis with its strides, and the base and filter offsets of position 0, tap 0.
 
-        ``before`` elements of padding precede the base in memory.
+        Args:
+            x_stride, w_stride: strides of this dimension in the base (lhs) and in the filter (rhs).
+            dimension: the spatial dimension of the result.
+            before: number of padding elements that precede the base in memory.
+            padded: whether the base in memory has its padding.
         """
         a, d = self.axis, self.window
         sign = -1 if d.window_reversal else 1
@@ -348,7 +366,10 @@ class _Spatial:
 
 
 def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatial:
-    """Describe the results phase, phase + period ... of a spatial axis."""
+    """Return the phase of a spatial dimension that computes results ``phase``, ``phase`` + period, ...
+
+    ``size`` and ``results`` are the sizes of the dimension in the base (lhs) and in the result.
+    """
     hole = d.base_dilation
     common, apart = math.gcd(d.stride, hole), hole // math.gcd(d.window_dilation, hole)
     before = d.padding_low - phase * d.stride
@@ -367,14 +388,17 @@ def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatia
 def _joined(
     fixed: Sequence[StrideAxis], spatial: Sequence[tuple[StrideAxis, int, int]]
 ) -> tuple[tuple[StrideAxis, ...], int, int]:
-    """Return the axes of a phase, without trivial ones, and the offsets of base and kernel."""
+    """Return (axes, base offset, filter offset) of a phase, without axes of one position and one tap.
+
+    ``spatial`` has the (axis, base offset, filter offset) of each spatial dimension.
+    """
     axes = [*fixed, *(axis for axis, _, _ in spatial)]
     nontrivial = [a for a in axes if a.positions != 1 or a.taps != 1 or a.bounded or a.offset]
     return _merged(nontrivial), sum(x for _, x, _ in spatial), sum(w for _, _, w in spatial)
 
 
 def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
-    """Return the padding before and after a spatial dimension that its windows read."""
+    """Return the (low, high) padding of a spatial dimension that its windows read."""
     low = high = 0
     for phase in range(_phases(d, results)):
         axis = _spatial(d, size, results, phase).axis
@@ -385,7 +409,7 @@ def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
 
 
 def _merged(axes: Sequence[StrideAxis]) -> tuple[StrideAxis, ...]:
-    """Merge axes of one tap whose positions are contiguous in the base and in the result."""
+    """Merge neighboring axes of one tap whose positions are contiguous in the base and in the result."""
     merged: list[StrideAxis] = []
     for axis in sorted(axes, key=lambda a: a.targets[0][0] if a.targets else -1, reverse=True):
         inner = merged[-1] if merged else None

@@ -46,12 +46,14 @@ COMMON: Final = Target.named("x86_64-linux-gnu", "x86-64-v3")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A split of the taps into ranges, each run for all tiles to keep its kernel part cached.
+    """A split of the taps into ranges: all tiles run for one range before the next.
+
+    The part of the filter that a range reads then stays in the cache.
 
     Attributes:
-        singles: axes whose taps are ranges of their own, outermost first.
-        axis: the axis inside them.
-        step: number of its taps in a range.
+        singles: axes of which each range has a single tap, outermost first.
+        axis: the axis, inside these, of which each range has several taps.
+        step: number of taps of ``axis`` in a range.
     """
 
     singles: tuple[int, ...]
@@ -59,24 +61,26 @@ class Split:
     step: int
 
     def count(self, phase: StridePhase) -> int:
-        """Return the number of ranges."""
+        """Return the number of ranges of taps."""
         taps = [phase.axes[n].taps for n in self.singles]
         return math.prod(taps) * -(-phase.axes[self.axis].taps // self.step)
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionTiling:
-    """The register tiles of a phase.
+    """The register tiles of a phase, positions along one axis x output features, and their loop order.
 
     Attributes:
-        row: axis whose positions are the rows of tiles; -1: tiles of one row.
-        rows: rows of a tile.
-        vectors: vectors of output features in a tile.
-        lanes: lanes of a vector.
-        split: the ranges of taps; None: all taps in one.
-        panels_first: run all lines of tiles before the next panel of the kernel.
-        pieces: segments of a line, so that there are enough tasks for the threads.
-        pieces_first: run all lines and panels of a segment before the next segment.
+        row: the axis along which a tile has several positions, its rows; -1 for tiles of one row.
+        rows: number of rows of a tile.
+        vectors: number of vectors of output features in a tile.
+        lanes: number of lanes of a vector.
+        split: the ranges of taps; None if all taps are one range.
+        panels_first: whether all lines run for one panel of the filter before the next panel. A line has all
+            positions along the row axis.
+        pieces: number of segments into which lines are divided, so that there are enough tasks for the
+            threads.
+        pieces_first: whether all lines and panels run for one segment before the next segment.
     """
 
     row: int
@@ -103,22 +107,22 @@ class ConvolutionTiling:
         return self.vectors * self.lanes
 
     def panels(self, phase: StridePhase) -> int:
-        """Return the panels of a group."""
+        """Return the number of filter panels of a group, each with the output features of one tile."""
         return -(-phase.columns // self.panel)
 
     def lines(self, phase: StridePhase) -> int:
-        """Return the lines of tiles: the positions of all axes but that of the rows."""
+        """Return the number of lines of tiles: the product of the positions of all axes but the row axis."""
         return math.prod(axis.positions for n, axis in enumerate(phase.axes) if n != self.row)
 
 
 def tiling_of(
     convolution: DirectConvolution, phase: StridePhase, target: Target, *, resumable: bool
 ) -> ConvolutionTiling:
-    """Return the tiles of least cost, in cycles of two multiply-adds or two loads.
+    """Return the register tiles of a phase with the least estimated cycles.
 
-    Taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss. The order of
-    additions at the borders follows from the rows of a tile and from the ranges; reproducible results have
-    those of `COMMON` on every target.
+    The taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss. The rows of
+    a tile and the ranges determine the order of additions; if results must be reproducible, both are those of
+    the target `COMMON`.
     """
     common = None
     if target.reproducible:
@@ -135,7 +139,10 @@ def tiling_of(
 def _cheapest(
     convolution: DirectConvolution, phase: StridePhase, target: Target, common: ConvolutionTiling | None
 ) -> ConvolutionTiling:
-    """Return the tiles of least cost, with as many rows as the common ones if these are given."""
+    """Return the register tiles with the least estimated cycles.
+
+    They have as many rows as ``common``, the tiles of the target `COMMON`, unless that is None.
+    """
     kind = convolution.kind
     full = (REPEATED_BYTES if convolution.repeat else target.vector_bytes) // register_type(kind).size
     lanes = min(full, max(4, 1 << (phase.columns - 1).bit_length()))
@@ -166,7 +173,10 @@ def _cheapest(
 def _deep_tiling(
     convolution: DirectConvolution, phase: StridePhase, target: Target, common: ConvolutionTiling | None
 ) -> ConvolutionTiling:
-    """Return the tiles for a phase with lanes along input features: a vector of sums per output feature."""
+    """Return the tiles for lanes along input features, with one vector of partial sums per output feature.
+
+    They have as many rows as ``common``, the tiles of the target `COMMON`, unless that is None.
+    """
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
     lanes = next(a for a in phase.axes if not a.targets).x_tap
@@ -177,10 +187,10 @@ def _deep_tiling(
 
 
 def accumulators(convolution: DirectConvolution, lanes: int, vectors: int, target: Target) -> int:
-    """Return the number of accumulators that fit into the registers beside the kernel's vectors.
+    """Return the number of accumulators that fit into the registers beside ``vectors`` vectors of the filter.
 
-    Processors without operands that broadcast keep an element of the base in a register, and those without
-    fused multiply-add a product.
+    A processor that cannot broadcast a memory operand needs registers for an element of the base (lhs), and
+    one without fused multiply-add needs a register for a product.
     """
     kind = convolution.kind
     each = max(1, lanes * register_type(kind).size // target.vector_bytes)
@@ -197,14 +207,14 @@ def _cycles(rows: int, vectors: int) -> float:
 
 
 def _cycles_across(rows: int, vectors: int) -> float:
-    """Return the cycles of a step of a tile in which each multiply-add loads a vector of the base."""
+    """Return the cycles of one tap of a tile if each multiply-add loads its own vector of the base (lhs)."""
     return max(rows * vectors, 4) + 0.5
 
 
 def _ordered(
     convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling, *, resumable: bool
 ) -> ConvolutionTiling:
-    """Order the loops so that the operand read most often stays in the cache."""
+    """Choose the loop order and the split of taps so that the operand read most often stays in the cache."""
     size = storage_bytes(convolution.kind)
     tiling = replace(tiling, pieces=_pieces(phase, tiling))
     panel_bytes = tiling.panel * phase.terms * size
@@ -218,7 +228,7 @@ def _ordered(
 
 
 def _pieces(phase: StridePhase, tiling: ConvolutionTiling) -> int:
-    """Return the number of segments of a line: more than one for few long lines."""
+    """Return the number of segments of a line: more than one for few long lines, to occupy all threads."""
     if tiling.row < 0:
         return 1
     low, high, _ = border_tiles(phase.axes[tiling.row], tiling.rows)
@@ -227,7 +237,10 @@ def _pieces(phase: StridePhase, tiling: ConvolutionTiling) -> int:
 
 
 def _split(phase: StridePhase, tiling: ConvolutionTiling, size: int) -> Split | None:
-    """Return ranges of the outermost taps, each of which reads a small part of the kernel."""
+    """Return a split of the outermost taps into ranges that each read a small part of the filter.
+
+    Returns None if each range would have too few products. ``size`` is the bytes of an element.
+    """
     singles: list[int] = []
     inside = phase.terms
     for n in tap_axes(phase):
@@ -243,7 +256,10 @@ def _split(phase: StridePhase, tiling: ConvolutionTiling, size: int) -> Split | 
 
 
 def row_axis(phase: StridePhase) -> int:
-    """Return the axis of the rows of tiles: few border positions and a small stride in the base."""
+    """Return the number of the axis along which tiles have several positions; -1 if no axis is suitable.
+
+    Prefers axes with few border positions, then many positions, then a small stride in the base (lhs).
+    """
     best, best_rows = (False, -1, 0), -1
     for number, axis in enumerate(phase.axes):
         few = has_few_borders(axis)
@@ -255,15 +271,15 @@ def row_axis(phase: StridePhase) -> int:
 
 
 def has_few_borders(axis: StrideAxis) -> bool:
-    """Return whether border tiles have specialized code.
+    """Return whether an axis has so few border tiles that each gets specialized code.
 
-    Otherwise each row of a border tile has its own taps.
+    Otherwise a border tile selects, for each tap, the rows at which the tap is inside the base (lhs).
     """
     return border_pieces(axis) <= BORDERS
 
 
 def border_pieces(axis: StrideAxis) -> int:
-    """Return the approximate number of specialized tiles for the borders of an axis."""
+    """Return the approximate number of specialized tiles for positions with taps outside the base (lhs)."""
     if not axis.bounded:
         return 0
     first, last = axis.whole
@@ -272,16 +288,16 @@ def border_pieces(axis: StrideAxis) -> int:
 
 
 def needs_copy(convolution: DirectConvolution, phase: StridePhase) -> bool:
-    """Return whether the base must be copied, to convert its type or because border positions dominate."""
+    """Return whether to copy the base (lhs): to convert its type, or to pad it if borders are many."""
     if convolution.x_type is not convolution.kind:
         return True
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
 
 
 def strips_pay(tiled: TiledPhase) -> bool:
-    """Return whether rows of tiles are so short a part of the base that it is better copied in strips.
+    """Return whether a copy of the base (lhs) in strips pays, as tiles read short, distant parts of it.
 
-    Each step along the taps would read them from another line, for every panel of the kernel again.
+    Without a copy, each tap reads another cache line, again for every panel of the filter.
     """
     c, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     if c.padding is not None or c.groups > 1 or c.deep or c.repeat or c.kind.is_complex or tiling.row < 0:
@@ -297,7 +313,10 @@ def strips_pay(tiled: TiledPhase) -> bool:
 def strip_by_strip(
     convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling
 ) -> ConvolutionTiling:
-    """Return tiles in the order of the strips: a few stay in the cache with a panel of the kernel."""
+    """Return a tiling that runs all lines and panels of a few strips before the next strips.
+
+    These strips of the copied base (lhs) then stay in the cache with a panel of the filter.
+    """
     ranges = tiling.split.count(phase) if tiling.split is not None else 1
     low, high, _ = border_tiles(phase.axes[tiling.row], tiling.rows)
     parts = -(-convolution.copied_bytes // ranges // CHUNK_BYTES)
@@ -308,14 +327,17 @@ def strip_by_strip(
 
 
 def tap_axes(phase: StridePhase) -> list[int]:
-    """Return the axes with more than one tap, in descending order of their strides in the base."""
+    """Return the axes to loop over for taps, in descending order of their tap strides in the base (lhs).
+
+    Axes with one tap that is always inside the base are left out.
+    """
     numbers = [n for n, axis in enumerate(phase.axes) if axis.taps != 1 or axis.bounded]
     return sorted(numbers, key=lambda n: -abs(phase.axes[n].x_tap))
 
 
 @dataclass(frozen=True, slots=True)
 class TiledPhase:
-    """A phase of a convolution with its register tiles."""
+    """A phase (a convolution without base dilation) with its register tiling."""
 
     convolution: DirectConvolution
     phase: StridePhase
@@ -323,12 +345,12 @@ class TiledPhase:
 
     @property
     def panels(self) -> int:
-        """Return the panels of a group."""
+        """Return the number of filter panels of a group, each with the output features of one tile."""
         return self.tiling.panels(self.phase)
 
     @property
     def lines(self) -> int:
-        """Return the lines of tiles: the positions of all axes but that of the rows."""
+        """Return the number of lines of tiles: the product of the positions of all axes but the row axis."""
         return self.tiling.lines(self.phase)
 
     @property
@@ -341,9 +363,9 @@ class TiledPhase:
 
     @property
     def _packing_pays(self) -> bool:
-        """Return whether packed panels save more time than packing takes.
+        """Return whether packing the filter into panels saves more time than it takes.
 
-        They do if rows of a panel are far apart in the kernel, and many positions read each panel.
+        It does if the rows of a panel are far apart in the filter, and many positions read each panel.
         """
         phase, kind = self.phase, self.convolution.kind
         positions = math.prod(axis.positions for axis in phase.axes if not axis.w_position)
@@ -358,7 +380,7 @@ class TiledPhase:
 
     @property
     def packed_strides(self) -> tuple[dict[int, int], int]:
-        """Return (elements between taps by axis, elements of a panel) of the packed kernel."""
+        """Return (elements between taps by axis number, elements of a panel) of the packed filter."""
         stride = self.tiling.panel
         strides: dict[int, int] = {}
         for number in reversed(tap_axes(self.phase)):
@@ -374,7 +396,11 @@ class TiledPhase:
 
 
 def border_tiles(axis: StrideAxis, rows: int) -> tuple[int, int, Iterator[tuple[int, int]]]:
-    """Return (first, end) of the interior tiles, as rows, and (first row, rows) of each other tile."""
+    """Return (first, end, others) of a line of tiles with ``rows`` positions each.
+
+    Positions [first, end) are those of the interior tiles, in which all taps are inside the base (lhs).
+    ``others`` yields (first position, number of positions) of each border tile.
+    """
     first, last = axis.whole
     low, high = -(-first // rows), last // rows
     if high - low < 2:

@@ -29,15 +29,17 @@ LEAST_PAIRED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class AxisTransform:
-    """The transforms along one dimension.
+    """The one-dimensional transforms along one dimension of an array.
 
     Attributes:
-        part: f32 or f64.
-        length: length of the signal.
+        part: the type of a real or imaginary part, f32 or f64.
+        length: number of complex elements of a transform.
         outer, inner: products of the dimensions before and after the transformed one.
-        inverse: exchange the parts, and divide by the length.
-        source: form of the operand: ``complex``, ``real``, ``half`` of a Hermitian spectrum, or ``spectrum``:
-            that of the real numbers of which the complex ones are pairs, length + 1 numbers.
+        inverse: whether the transform is inverse: exchange real and imaginary parts, and divide by the
+            length.
+        source: form of the operand: ``complex``; ``real``; ``half``, the non-redundant half of a Hermitian
+            spectrum; or ``spectrum``, the length + 1 elements of the spectrum of the real signal whose pairs
+            of neighbors are the complex elements.
         target: form of the result, one of the same names.
         vector_bytes: bytes of a vector.
     """
@@ -58,16 +60,16 @@ class AxisTransform:
 
     @property
     def within(self) -> bool:
-        """Return whether lanes run along the transform itself."""
+        """Return whether the lanes are elements of one transform; otherwise each has its own transform."""
         return self.inner == 1 and self.length % (self.lanes * self.lanes) == 0
 
     @property
     def half(self) -> int:
-        """Return the number of elements of half a spectrum."""
+        """Return the number of non-redundant elements of a Hermitian spectrum: length // 2 + 1."""
         return self.length // 2 + 1
 
     def elements(self, form: str) -> int:
-        """Return the number of values of type ``part`` along the dimension in one of the forms."""
+        """Return how many values of type ``part`` one signal or spectrum of the given form has in memory."""
         return {
             "complex": 2 * self.length,
             "real": self.length,
@@ -77,10 +79,11 @@ class AxisTransform:
 
 
 def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
-    """Return the transforms of an instruction, in execution order.
+    """Return the one-dimensional transforms of an fft, in execution order.
 
-    The order of sums depends on the number of lanes. Registers hold a first pass of as many vectors as a
-    vector has lanes: of AVX2 8, which takes half the time of 16 vectors of two registers each.
+    The order of additions depends on the number of lanes. The first pass along lanes keeps as many vectors as
+    a vector has lanes in registers: with AVX2 8, which takes half the time of 16 vectors of two registers
+    each.
     """
     vector_bytes = 32 if machine.partial_sum_bytes == 32 else 64
     operation = operation_of(i, Fft)
@@ -101,9 +104,10 @@ def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
 
 
 def _of_pairs(axis: AxisTransform) -> AxisTransform:
-    """Return the transform of pairs by which a real one is computed; others are unchanged.
+    """Return the half-length transform of pairs by which to compute a real transform.
 
-    So are real ones that have lanes along the transform, but not at half the length.
+    Returns ``axis`` unchanged if it is not real, odd or short, or could have its lanes along the transform at
+    its full length only.
     """
     if axis.length % 2 or axis.length < LEAST_PAIRED or "real" not in (axis.source, axis.target):
         return axis
@@ -113,17 +117,20 @@ def _of_pairs(axis: AxisTransform) -> AxisTransform:
 
 
 def area_count(axis: AxisTransform, passes: int) -> int:
-    """Return the number of scratch areas between passes, of which joining a spectrum is one more."""
+    """Return the number of scratch arrays, at most two, that hold a transform between its passes.
+
+    Joining the spectrum of a real signal counts as one more pass.
+    """
     return max(0, min(2, passes - 1 + (axis.target == "spectrum")))
 
 
 def within_bytes(axis: AxisTransform) -> int:
-    """Return the bytes of scratch memory of one transform along lanes: two areas."""
+    """Return the bytes of scratch memory of one transform with lanes along it: two arrays."""
     return 4 * axis.part.size * axis.length
 
 
 def lanes_of(axis: AxisTransform) -> int:
-    """Return the number of transforms per group, bounded by their count and by the stack."""
+    """Return the number of transforms per vector, bounded by their count and by the stack memory."""
     lanes = axis.lanes
     many = axis.outer if axis.inner == 1 else axis.inner
     while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
@@ -132,23 +139,29 @@ def lanes_of(axis: AxisTransform) -> int:
 
 
 def _areas(axis: AxisTransform) -> int:
-    """Return the bytes of scratch memory per lane."""
+    """Return the bytes of scratch memory that each lane needs if every lane has its own transform."""
     return area_count(axis, len(radices(axis.length) or ())) * 2 * axis.length * axis.part.size
 
 
 def slot_bytes(axis: AxisTransform) -> int:
-    """Return the bytes of scratch memory of one group of transforms; 0 if it fits on the stack."""
+    """Return the bytes of workspace for one group of transforms; 0 if its scratch fits on the stack.
+
+    A group is one transform with lanes along it, or a vector with a transform per lane.
+    """
     size = within_bytes(axis) if axis.within else _areas(axis) * lanes_of(axis)
     return size if size > STACK_BYTES else 0
 
 
 def group_count(axis: AxisTransform) -> int:
-    """Return the number of vectors of adjacent transforms."""
+    """Return the number of vectors of transforms: per outer index, unless the dimension is the last one."""
     return -(-(axis.outer if axis.inner == 1 else axis.inner) // lanes_of(axis))
 
 
 def slot_count(axis: AxisTransform) -> int:
-    """Return the number of scratch areas, bounded by the number of groups."""
+    """Return the number of scratch areas in the workspace, each for the transforms of one task.
+
+    This bounds the number of threads that can work on long transforms.
+    """
     if axis.within:
         return min(SLOTS, axis.outer)
     return min(SLOTS, group_count(axis) * (1 if axis.inner == 1 else axis.outer))

@@ -29,9 +29,9 @@ _HALF: Final = math.sqrt(0.5)
 
 
 def radices(n: int, first: int = 0) -> list[int] | None:
-    """Return the radices of the passes of a transform of n elements, optionally with a given first radix.
+    """Return the radices of the passes of a transform of ``n`` elements; None if a prime factor exceeds 13.
 
-    Return None if a prime factor is too large.
+    ``first``, if not 0, is the required first radix; None is also returned if it does not divide ``n``.
     """
     if first:
         factors = radices(n // first) if n % first == 0 else None
@@ -52,27 +52,27 @@ def radices(n: int, first: int = 0) -> list[int] | None:
 
 
 def add(a: Pair, b: Pair) -> Pair:
-    """Return a + b."""
+    """Emit the sum a + b of complex vectors."""
     return a[0] + b[0], a[1] + b[1]
 
 
 def subtract(a: Pair, b: Pair) -> Pair:
-    """Return a - b."""
+    """Emit the difference a - b of complex vectors."""
     return a[0] - b[0], a[1] - b[1]
 
 
 def minus_i(a: Pair) -> Pair:
-    """Return -i a."""
+    """Emit the product -i * a of a complex vector."""
     return a[1], -a[0]
 
 
 def multiply(f: Function, a: Pair, w: Pair) -> Pair:
-    """Return a * w."""
+    """Emit the product a * w of complex vectors."""
     return f.fma(a[0], w[0], -(a[1] * w[1])), f.fma(a[0], w[1], a[1] * w[0])
 
 
 def rotated(f: Function, a: Pair, numerator: int, denominator: int) -> Pair:
-    """Return a * exp(-2 pi i numerator / denominator), with the factor as a constant."""
+    """Emit the product a * exp(-2 pi i numerator / denominator) of a complex vector and a constant."""
     eighths, remainder = divmod(8 * numerator, denominator)
     if remainder == 0:
         quarter, half_step = divmod(eighths % 8, 2)
@@ -86,7 +86,7 @@ def rotated(f: Function, a: Pair, numerator: int, denominator: int) -> Pair:
 
 
 def transform(f: Function, x: Sequence[Pair]) -> list[Pair]:
-    """Return the transform of a few elements, in natural order."""
+    """Emit the discrete Fourier transform of a few complex vectors; return it in natural order."""
     n = len(x)
     if n == 1:
         return list(x)
@@ -106,7 +106,7 @@ def _four(x: Sequence[Pair]) -> list[Pair]:
 
 
 def _composite(f: Function, x: Sequence[Pair], first: int) -> list[Pair]:
-    """Transform n = first * second elements: columns, twiddles, rows."""
+    """Emit a transform of n = first * second elements: columns, twiddle factors, rows."""
     n = len(x)
     second = n // first
     columns = [transform(f, [x[j + first * k] for k in range(second)]) for j in range(first)]
@@ -119,7 +119,7 @@ def _composite(f: Function, x: Sequence[Pair], first: int) -> list[Pair]:
 
 
 def _odd(f: Function, x: Sequence[Pair]) -> list[Pair]:
-    """Transform an odd number of elements by the sums and differences of opposite elements."""
+    """Emit a transform of an odd number of elements, from sums and differences of x[k] and x[n - k]."""
     n = len(x)
     half = n // 2
     sums = [add(x[k], x[n - k]) for k in range(1, half + 1)]

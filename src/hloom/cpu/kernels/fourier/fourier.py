@@ -41,7 +41,10 @@ Store: TypeAlias = Callable[[Value, Pair], None]
 
 
 def workspace_bytes(i: HloInstruction, machine: Target) -> int:
-    """Return the bytes of workspace: for long transforms, and for half spectra that take several steps."""
+    """Return the bytes of workspace of an fft: scratch of long transforms, and an intermediate half spectrum.
+
+    The latter is needed by an inverse real transform along several dimensions.
+    """
     if not i.shape.element_count or is_small(i):
         return 0
     axes = axes_of(i, machine)
@@ -56,7 +59,7 @@ def _spectrum_bytes(i: HloInstruction, axes: Sequence[AxisTransform]) -> int:
 
 @KERNELS.register("fft", workspace=workspace_bytes)
 def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit one kernel per transformed dimension."""
+    """Emit an fft: a kernel and its call for each transformed dimension."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -80,7 +83,7 @@ def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
-    """Emit the kernel (source, target, workspace, begin, end) over a range of transforms."""
+    """Emit the kernel (source, target, workspace, begin, end) of the transforms along one dimension."""
     function = module.function(name, [PTR] * 3 + [I64, I64])
     emitter = _Within(module, function, axis) if axis.within else _SideBySide(module, function, axis)
     trips = emitter.emit()
@@ -91,11 +94,12 @@ def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
 
 
 class _Transform:
-    """Emits the parts common to all kernels: twiddle tables, scratch memory and passes.
+    """Base of the emitters of transforms: twiddle tables, scratch memory and passes.
 
     Attributes:
-        lanes, wide: of a vector.
-        unit, apart: an element of scratch memory has its imaginary part ``apart`` units after the real part.
+        lanes, wide: the number of lanes of a vector, and the vector type.
+        unit, apart: in scratch memory, the imaginary part of an element begins ``apart`` elements of type
+            ``unit`` after its real part.
     """
 
     def __init__(
@@ -108,7 +112,11 @@ class _Transform:
         self.n_value = function.constant(I64, self.n)
 
     def table(self, n: int, radix: int, *, planar: bool) -> Value:
-        """Return a pass's twiddles, exp(-2 pi i p k / n): by p, k > 0, part; planar: by k, part, p."""
+        """Return the address of a constant table of a pass's twiddle factors, exp(-2 pi i p k / n).
+
+        Here p < n / radix and 0 < k < radix. The table is indexed by p, k and part (real, imaginary); if
+        ``planar`` by k, part and p.
+        """
         dtype = np.float32 if self.part is F32 else np.float64
         p, k = np.arange(n // radix)[:, None], np.arange(1, radix)[None, :]
         angle: Array = -2 * np.pi * ((p * k) % n) / n
@@ -119,21 +127,21 @@ class _Transform:
         return self.f.address(name)
 
     def at(self, base: Value, index: Value | int) -> Value:
-        """Return the address of a real or imaginary part."""
+        """Return the address of the real or imaginary part number ``index`` from ``base`` on."""
         return self.f.offset(base, index, self.part)
 
     def finished(self, pair: Pair) -> Pair:
-        """Scale a result element, and exchange its parts if the transform is inverse."""
+        """Emit the last step of an inverse transform on a result element: scale it and swap its parts."""
         if not self.axis.inverse:
             return pair
         return pair[1] * (1.0 / self.n), pair[0] * (1.0 / self.n)
 
     def begun(self, pair: Pair) -> Pair:
-        """Exchange the parts of an operand element if the transform is inverse."""
+        """Return an operand element; its real and imaginary parts are swapped if the transform is inverse."""
         return (pair[1], pair[0]) if self.axis.inverse else pair
 
     def half_turns(self) -> Value:
-        """Return exp(-pi i k / n) for 0 <= k <= n: the real parts, then the imaginary ones."""
+        """Return the address of a table of exp(-pi i k / n), 0 <= k <= n: real parts, then imaginary ones."""
         dtype = np.float32 if self.part is F32 else np.float64
         angle: Array = -np.pi * np.arange(self.n + 1) / self.n
         name = f"half_turns_{self.part.suffix}_{self.n}"
@@ -141,10 +149,10 @@ class _Transform:
         return self.f.address(name)
 
     def joined(self, a: Pair, b: Pair, w: Pair) -> Pair:
-        """Return element k of the spectrum of the pairs' numbers.
+        """Emit element k of the spectrum of a real signal from the transform of its pairs of neighbors.
 
-        It is e + w o of the transforms of the even ones, e = (a + b*) / 2, and of the odd ones,
-        o = (a - b*) / 2i.
+        It is e + w o, where e = (a + b*) / 2 belongs to the even elements of the signal and o = (a - b*) / 2i
+        to the odd ones.
 
         Args:
             a, b: the elements k and n - k of the transform of the pairs.
@@ -155,16 +163,17 @@ class _Transform:
         return even[0] + odd[0], even[1] + odd[1]
 
     def separated(self, a: Pair, b: Pair, w: Pair) -> Pair:
-        """Return element k of the transform of pairs, e + i o, from those of their numbers' spectrum.
+        """Emit element k of the transform of pairs from the spectrum of the real signal; reverses `joined`.
 
-        This is the reverse of `joined`.
+        It is e + i o, where ``a`` and ``b`` are the elements k and n - k of the spectrum, ``w`` as for
+        `joined`.
         """
         even = (a[0] + b[0]) * 0.5, (a[1] - b[1]) * 0.5
         odd = multiply(self.f, ((a[0] - b[0]) * 0.5, (a[1] + b[1]) * 0.5), (w[0], -w[1]))
         return even[0] - odd[1], even[1] + odd[0]
 
     def reader(self, area: Value) -> Load:
-        """Return the accessor that loads a vector of real parts and one of imaginary parts from scratch."""
+        """Return a function that emits the load of a complex vector from the scratch array ``area``."""
 
         def load(index: Value) -> Pair:
             address = self.f.offset(area, index * 2, self.unit)
@@ -174,7 +183,7 @@ class _Transform:
         return load
 
     def writer(self, area: Value) -> Store:
-        """Return the accessor that stores to scratch memory."""
+        """Return a function that emits the store of a complex vector to the scratch array ``area``."""
 
         def store(index: Value, pair: Pair) -> None:
             address = self.f.offset(area, index * 2, self.unit)
@@ -184,7 +193,10 @@ class _Transform:
         return store
 
     def vertical_pass(self, n: int, s: int, radix: int, step: int, load: Load, store: Store) -> None:
-        """Emit a pass over vector elements: loops over p and over q in increments of ``step``."""
+        """Emit a Stockham pass of radix ``radix`` whose butterflies take whole vectors as elements.
+
+        The loops are over p < n / radix and q < s, the latter in steps of ``step``; see the module's formula.
+        """
         f, m = self.f, n // radix
         table = self.table(n, radix, planar=False) if m > 1 else None
         lanes = 0
@@ -207,7 +219,7 @@ class _Transform:
 
 
 class _SideBySide(_Transform):
-    """Emits transforms with one transform per lane: neighboring columns, or rows, which are gathered."""
+    """Emits transforms with one transform per lane: neighboring columns, or rows that are gathered."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         lanes = lanes_of(axis)
@@ -221,7 +233,11 @@ class _SideBySide(_Transform):
             self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
 
     def emit(self) -> int:
-        """Emit a loop over vectors of transforms, or over slots of them; return the end of its range."""
+        """Emit the kernel's loop over vectors of transforms; return its trip count.
+
+        With scratch memory in the workspace, it is a loop over scratch areas, each used for every
+        ``slots``-th vector.
+        """
         f, axis = self.f, self.axis
         groups = group_count(axis)
         total = groups if self.rows else groups * axis.outer
@@ -237,7 +253,7 @@ class _SideBySide(_Transform):
         return slots
 
     def numbered(self, number: Value, groups: int) -> None:
-        """Emit the transforms of vector ``number``."""
+        """Emit the transforms of vector number ``number``; each outer index has ``groups`` vectors."""
         if self.rows:
             self.group(self.f.constant(I64, 0), number * self.lanes, self.axis.outer)
             return
@@ -245,7 +261,12 @@ class _SideBySide(_Transform):
         self.group(outer, (number - outer * groups) * self.lanes, self.axis.inner)
 
     def group(self, outer: Value, first: Value, count: int) -> None:
-        """Emit the transforms of one vector."""
+        """Emit all passes of one vector of transforms.
+
+        Args:
+            outer: index in the merged outer dimensions.
+            first: number of the transform in lane 0, of ``count`` adjacent ones; lanes beyond are masked.
+        """
         f = self.f
         self.outer, self.first = outer, first
         if count % self.lanes:
@@ -269,7 +290,7 @@ class _SideBySide(_Transform):
             self.join(load)
 
     def join(self, load: Load) -> None:
-        """Store the spectrum of the real numbers of which the transformed ones are pairs."""
+        """Emit the loop that joins and stores the spectra of real signals whose pairs were transformed."""
         f, zero = self.f, self.f.constant(I64, 0)
         with f.loop(0, self.n + 1) as loop:
             k, opposite = loop.index, self.n_value - loop.index
@@ -279,7 +300,7 @@ class _SideBySide(_Transform):
             self.put(k, values, self.axis.elements("spectrum"))
 
     def half_turn(self, k: Value) -> Pair:
-        """Return exp(-pi i k / n) in every lane."""
+        """Emit the load of exp(-pi i k / n) and its broadcast to every lane."""
         address = self.at(self.half_turns(), k)
         w = self.f.load(self.part, address), self.f.load(self.part, self.at(address, self.n + 1))
         return w[0].splat(self.lanes), w[1].splat(self.lanes)
@@ -287,7 +308,7 @@ class _SideBySide(_Transform):
     # -- operand and result
 
     def read(self, index: Value) -> Pair:
-        """Load element ``index`` of all transforms of the vector."""
+        """Emit the load of element ``index`` of the operand of each lane's transform."""
         if self.axis.source == "real":
             (real,) = self.numbers(self.source, index, 1, self.axis.elements("real"))
             return self.begun((real, self.f.constant(self.wide, 0.0)))
@@ -299,7 +320,10 @@ class _SideBySide(_Transform):
         return self.begun((real, imaginary))
 
     def read_half(self, index: Value) -> Pair:
-        """Load an element of a Hermitian spectrum, of which only half is stored."""
+        """Emit the load of element ``index`` of Hermitian spectra of which only half is stored.
+
+        Elements beyond the half are conjugates; the imaginary parts of the self-conjugate ones are ignored.
+        """
         f = self.f
         mirrored = index.compare("sgt", self.n // 2)
         position = mirrored.select(f.constant(I64, self.n) - index, index)
@@ -309,14 +333,21 @@ class _SideBySide(_Transform):
         return real, alone.splat(self.lanes).select(0.0, imaginary)
 
     def read_spectrum(self, index: Value) -> Pair:
-        """Load an element of the transform of pairs, from their spectrum."""
+        """Emit code for element ``index`` of the transforms of pairs, from the spectra in memory."""
         row, alone = self.axis.elements("spectrum"), index.compare("eq", 0).splat(self.lanes)
         a, b = (self.numbers(self.source, k, 2, row) for k in (index, self.n_value - index))
         a, b = ((real, alone.select(0.0, imaginary)) for real, imaginary in (a, b))
         return self.separated(a, b, self.half_turn(index))
 
     def numbers(self, base: Value, index: Value, width: int, row: int) -> list[Value]:
-        """Load one or two values of every transform; ``row``: values along the whole dimension."""
+        """Emit loads of one real or complex number from every lane's transform; return its parts as vectors.
+
+        Args:
+            base: address of the array.
+            index: number of the element along the transformed dimension.
+            width: 1 for a real number, 2 for a complex one.
+            row: number of real and imaginary parts along the whole dimension.
+        """
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
             address = self.at(base, start * width)
@@ -332,14 +363,14 @@ class _SideBySide(_Transform):
         return [gather(self.wide, address, self.mask) for address in places]
 
     def places(self, base: Value, column: Value, row: int) -> Value:
-        """Return the addresses of one column in every row of the vector."""
+        """Return the addresses of part number ``column`` in the row of each lane; a row has ``row`` parts."""
         f = self.f
         lanes = f.constant(I64.vector(self.lanes), [row * lane for lane in range(self.lanes)])
         index = (self.first * row + column).splat(self.lanes) + lanes
         return f.offset(base, index, self.part)
 
     def write(self, index: Value, pair: Pair) -> None:
-        """Store an element of all results."""
+        """Emit the store of element ``index`` of each lane's result, in the form of the target."""
         real, imaginary = self.finished(pair)
         if self.axis.target == "half":
             with self.f.when(index.compare("sle", self.n // 2)):
@@ -350,7 +381,13 @@ class _SideBySide(_Transform):
             self.put(index, [real, imaginary], self.axis.elements("complex"))
 
     def put(self, index: Value, values: list[Value], row: int) -> None:
-        """Store one or two values of every transform."""
+        """Emit stores of one real or complex number into every lane's result.
+
+        Args:
+            index: number of the element along the transformed dimension.
+            values: the vector of real parts, and that of imaginary parts if the number is complex.
+            row: number of real and imaginary parts along the whole dimension.
+        """
         width = len(values)
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
@@ -371,7 +408,7 @@ class _SideBySide(_Transform):
 
 
 class _Within(_Transform):
-    """Emits one transform at a time, with lanes along it: the first radix is the vector length."""
+    """Emits one transform at a time, with its elements in the lanes; the first radix is the lane count."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         super().__init__(module, function, axis, axis.lanes, axis.part, axis.lanes)
@@ -384,7 +421,11 @@ class _Within(_Transform):
             self.areas = [function.allocate(self.wide, size) for _ in range(area_count(axis, len(factors)))]
 
     def emit(self) -> int:
-        """Emit a loop over transforms, or over slots of them; return the end of its range."""
+        """Emit the kernel's loop over transforms; return its trip count.
+
+        With scratch memory in the workspace, it is a loop over scratch areas, each used for every
+        ``slots``-th transform.
+        """
         f = self.f
         if self.on_stack:
             with f.loop(self.begin, self.end) as loop:
@@ -399,7 +440,7 @@ class _Within(_Transform):
         return slots
 
     def one(self, row: Value) -> None:
-        """Emit all passes of one transform."""
+        """Emit all passes of transform number ``row``."""
         source = self.at(self.source, row * self.axis.elements(self.axis.source))
         target = self.at(self.target, row * self.axis.elements(self.axis.target))
         self.first_pass(source)
@@ -413,7 +454,7 @@ class _Within(_Transform):
             self.join(self.areas[(len(self.radices) - 1) % 2], target)
 
     def join(self, area: Value, target: Value) -> None:
-        """Store the spectrum of the real numbers of which the transformed ones are pairs."""
+        """Emit the loop that joins and stores the spectrum of a real signal whose pairs were transformed."""
         f, lanes, load, zero = self.f, self.lanes, self.reader(area), self.f.constant(I64, 0)
         # The element n - k, before it those back to n - k - lanes + 1.
         opposite = [(1, 0), *((0, lane) for lane in range(lanes - 1, 0, -1))]
@@ -429,12 +470,12 @@ class _Within(_Transform):
         f.store(f.constant(self.part, 0.0), self.at(last, 1))
 
     def half_turn(self, k: Value) -> Pair:
-        """Return exp(-pi i k / n) for a vector of k."""
+        """Emit the load of the vector of exp(-pi i k / n) for consecutive k."""
         address = self.at(self.half_turns(), k)
         return self.f.load(self.wide, address), self.f.load(self.wide, self.at(address, self.n + 1))
 
     def first_pass(self, source: Value) -> None:
-        """Emit a pass with vectors along p; a transposition makes the results of a vector of p contiguous."""
+        """Emit the first pass, with consecutive p in the lanes; transposed, its results are contiguous."""
         f, lanes, m = self.f, self.lanes, self.n // self.lanes
         table = self.table(self.n, lanes, planar=True)
         with f.loop(0, m, lanes) as loop:
@@ -452,7 +493,10 @@ class _Within(_Transform):
                 store((loop.index + j) * lanes, (real[j], imaginary[j]))
 
     def read(self, source: Value, index: Value, ahead: int) -> Pair:
-        """Load the elements from ``index + ahead`` on; ``ahead`` is a multiple of the remaining length."""
+        """Emit the load of a vector of operand elements from number ``index + ahead`` on.
+
+        ``ahead`` is a constant: the offset of one input of the first pass's butterflies.
+        """
         f = self.f
         if self.axis.source == "real":
             return f.load(self.wide, self.at(source, index + ahead)), f.constant(self.wide, 0.0)
@@ -471,24 +515,27 @@ class _Within(_Transform):
         return pair
 
     def backwards(self, source: Value, index: Value, ahead: int) -> Pair:
-        """Load the elements from n - (index + ahead) back."""
+        """Emit the load of a vector of elements in descending order, from number n - (index + ahead) on."""
         position = self.f.constant(I64, self.n - ahead - (self.lanes - 1)) - index
         real, imaginary = self.pairs(self.at(source, position * 2))
         order = list(range(self.lanes))[::-1]
         return real.shuffle(order), imaginary.shuffle(order)
 
     def alone(self, index: Value, pair: Pair) -> Pair:
-        """Return a vector whose first element is real if the index is 0: its imaginary part is not read."""
+        """Emit the replacement of the imaginary part in lane 0 by zero if ``index`` is 0; return the pair.
+
+        Element 0 of a Hermitian spectrum is real: its imaginary part is ignored.
+        """
         first = self.f.constant(I1.vector(self.lanes), [1, *[0] * (self.lanes - 1)])
         start = index.compare("eq", 0).splat(self.lanes) & first
         return pair[0], start.select(0.0, pair[1])
 
     def pairs(self, place: Value) -> Pair:
-        """Load a vector of complex numbers."""
+        """Emit the load of a vector of complex numbers; return the vectors of real and imaginary parts."""
         return self.f.load(self.part.vector(2 * self.lanes), place).deinterleave()
 
     def result(self, target: Value) -> Store:
-        """Return the accessor that stores the results of the last pass."""
+        """Return a function that emits the store of a vector of results, in the form of the target."""
         f = self.f
 
         def store(index: Value, pair: Pair) -> None:

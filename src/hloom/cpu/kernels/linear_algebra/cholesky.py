@@ -44,7 +44,7 @@ SMALL: Final = 32
 
 @KERNELS.register("cholesky")
 def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a factorization."""
+    """Emit a cholesky: a kernel for small or complex matrices, or for large real matrices, and its call."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -62,7 +62,10 @@ def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
-    """Emit the kernel (a, result, begin, end) over small matrices."""
+    """Emit the kernel (a, result, begin, end) that factors small or complex matrices.
+
+    Small matrices are factored one per lane, if there are enough of them.
+    """
     function = module.function(name, [PTR, PTR, I64, I64])
     *_, begin, end = function.parameters
     kind = i.shape.element_type
@@ -76,7 +79,7 @@ def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Small:
-    """Factors matrices in lanes, or one in scalars: row by row, each element by its formula."""
+    """Emits the factorization of one matrix per lane, or of one matrix in scalar code, element by element."""
 
     def __init__(self, e: Elements, i: HloInstruction, n: int, batch: int, place: Index) -> None:
         self.e, self.f, self.n, self.matrix = e, e.function, n, place
@@ -88,14 +91,14 @@ class _Small:
         self.factor = Scratch(e, self.kind, [n, n]) if n <= SMALL else None
 
     def given(self, i: Value, j: Value) -> Element:
-        """Load an element of the matrix's lower triangle."""
+        """Emit the load of element (i, j), i >= j, of the Hermitian operand from its given triangle."""
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
         if self.lower:
             return self.e.load(self.source, (self.matrix, row, column))
         return conjugate(self.e.load(self.source, (self.matrix, column, row)))
 
     def get(self, i: Value, j: Value) -> Element:
-        """Load an element of the lower factor."""
+        """Emit the load of element (i, j) of the lower factor computed so far."""
         if self.factor is not None:
             return self.factor.get(i, j)
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
@@ -104,14 +107,17 @@ class _Small:
         return conjugate(self.e.load(self.result, (self.matrix, column, row)))
 
     def set(self, value: Element, i: Value, j: Value) -> None:
-        """Store an element of the lower factor."""
+        """Emit the store of element (i, j) of the lower factor, to the stack or to the result."""
         if self.factor is not None:
             self.factor.set(value, i, j)
         else:
             self.write(value, i, j)
 
     def write(self, value: Element, i: Value, j: Value) -> None:
-        """Store an element of the lower factor to the result."""
+        """Emit the store of element (i, j) of the lower factor to the result.
+
+        If the result is the upper factor, the conjugate is stored at (j, i).
+        """
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
         if self.lower:
             scatter(self.e, self.result, (self.matrix, row, column), value)
@@ -119,7 +125,7 @@ class _Small:
             scatter(self.e, self.result, (self.matrix, column, row), conjugate(value))
 
     def run(self) -> None:
-        """Factor, and store the result."""
+        """Emit the factorization, and the stores of the result: all NaN if a pivot was not positive."""
         with self.f.loop(0, self.n) as columns, self.e.scope():
             j = columns.index
             square = real_part(self.reduced(j, j, j))
@@ -145,7 +151,7 @@ class _Small:
             self.write((values[0], values[1]) if len(values) == 2 else values[0], i, j)
 
     def reduced(self, i: Value, j: Value, count: Value) -> Element:
-        """Return a[i, j] - sum of l[i, k] * conj(l[j, k]) for k < count."""
+        """Emit a[i, j] - sum of l[i, k] * conj(l[j, k]) over k < count."""
         start = self.given(i, j)
         flat = [self.e.wide(part) for part in parts(start)]
         with self.f.loop(0, count, 1, flat) as loop, self.e.scope():
@@ -160,7 +166,7 @@ class _Small:
 
 
 def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
-    """Emit the kernel (a, result, begin, end) over large matrices."""
+    """Emit the kernel (a, result, begin, end) that factors large real matrices one by one."""
     function = module.function(name, [PTR, PTR, I64, I64])
     source, result, begin, end = function.parameters
     kind = i.shape.element_type
@@ -174,7 +180,7 @@ def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Large:
-    """Factors one real matrix."""
+    """Emits the factorization of one large real matrix, in place in the result."""
 
     def __init__(self, f: Function, kind: ElementType, n: int, lower: bool, a: Value, u: Value) -> None:
         self.f, self.n, self.lower, self.a, self.u = f, n, lower, a, u
@@ -183,18 +189,21 @@ class _Large:
         self.wide = self.type.vector(self.lanes)
 
     def at(self, base: Value, row: Value | int, column: Value | int) -> Value:
-        """Return the address of an element."""
+        """Return the address of the element (row, column) of the matrix at ``base``."""
         line = self.f.offset(base, row * self.n, self.type)
         return self.f.offset(line, column, self.type)
 
     def mask(self, limit: Value) -> Value:
-        """Return the mask of the lanes below a limit."""
+        """Emit the mask of the lanes whose number is less than ``limit``."""
         f = self.f
         numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
         return numbers.compare("slt", limit.cast("trunc", I32).splat(self.lanes))
 
     def run(self) -> None:
-        """Copy the matrix to the result, factor in place, and transpose the factor if necessary."""
+        """Emit the whole factorization: copy the matrix to the result, factor it there, clear or transpose.
+
+        The result is NaN throughout if the matrix is not positive definite.
+        """
         self.tiles(self.a, self.u, self.lower, zeroed=False)
         full_rows, remainder = self.n // BLOCK * BLOCK, self.n % BLOCK
         with self.f.loop(0, full_rows, BLOCK) as loop:
@@ -212,11 +221,11 @@ class _Large:
     # -- triangles
 
     def tiles(self, source: Value, target: Value, swap: bool, *, zeroed: bool) -> None:
-        """Copy a triangle tile by tile.
+        """Emit the copy of a triangle tile by tile, transposed if ``swap``.
 
-        Without ``zeroed`` the given triangle of the source goes to the upper one of the target; with it the
-        upper one of the source goes to the given one of the target (which is the same matrix), and the other
-        is filled with zeros.
+        Before the factorization (``zeroed`` is false) the operand's triangle is copied to the upper triangle
+        of ``target``. After it (``zeroed`` is true) the factor in the upper triangle is moved to the triangle
+        of the result, and the other triangle is filled with zeros.
         """
         size = self.lanes
         with self.f.loop(0, self.n, size) as rows, self.f.loop(rows.index, self.n, size) as columns:
@@ -228,7 +237,10 @@ class _Large:
                 self.store_factor(target, i, j, self.load_tile(source, i, j), swap)
 
     def store_factor(self, target: Value, i: Value, j: Value, vectors: list[Value], swap: bool) -> None:
-        """Store a tile of the factor to one triangle, and zeros to the other."""
+        """Emit the stores of tile (i, j) of the upper factor and of zeros in the mirrored tile (j, i).
+
+        ``swap`` stores the transpose at (j, i) instead, and zeros at (i, j).
+        """
         diagonal = i.compare("eq", j)
         masked = [self.upper(v, k, diagonal) for k, v in enumerate(vectors)]
         if swap:
@@ -239,12 +251,12 @@ class _Large:
         self.store_tile(target, i, j, masked)
 
     def upper(self, vector: Value, row: int, diagonal: Value) -> Value:
-        """Return a row of a tile; on the diagonal, only the elements not below it."""
+        """Return row ``row`` of a tile; in a tile on the diagonal, with zeros below the diagonal."""
         keep = self.f.constant(I1.vector(self.lanes), [int(lane >= row) for lane in range(self.lanes)])
         return (keep | (diagonal ^ 1).splat(self.lanes)).select(vector, 0.0)
 
     def load_tile(self, base: Value, row: Value, column: Value) -> list[Value]:
-        """Load a square of elements; those outside the matrix are undefined."""
+        """Emit the load of a square tile as a vector per row; elements outside the matrix are undefined."""
         f = self.f
         last = f.constant(I64, self.n - 1)
         mask = self.mask(f.constant(I64, self.n) - column)
@@ -255,7 +267,7 @@ class _Large:
         return vectors
 
     def store_tile(self, base: Value, row: Value, column: Value, vectors: list[Value]) -> None:
-        """Store the part of a square that is inside the matrix."""
+        """Emit the store of a square tile's elements that are inside the matrix."""
         f = self.f
         mask = self.mask(f.constant(I64, self.n) - column)
         for k, vector in enumerate(vectors):
@@ -265,7 +277,7 @@ class _Large:
     # -- the factorization
 
     def block(self, k: Value, size: int) -> None:
-        """Compute the rows k ... of the factor, and update the rows below."""
+        """Emit the rows [k, k + size) of the upper factor, and subtract their update from all rows below."""
         f = self.f
         corner, inverses = self.corner(k, size)
         first = k + size
@@ -292,7 +304,7 @@ class _Large:
                 self.subtract(k, loop.index, 1)
 
     def corner(self, k: Value, size: int) -> tuple[list[list[Value]], list[Value]]:
-        """Factor the diagonal square; return it and the reciprocals of its diagonal."""
+        """Emit the factor of the diagonal square at row k; return (factor, reciprocals of its diagonal)."""
         f = self.f
         u = [[f.load(self.type, self.at(self.u, k + p, k + q)) for q in range(size)] for p in range(size)]
         inverses: list[Value] = []
@@ -313,7 +325,10 @@ class _Large:
         return u, inverses
 
     def subtract(self, k: Value, i: Value, count: int) -> None:
-        """Subtract the update of the rows k ... k + 3 from the rows i ...; undefined left of the diagonal."""
+        """Emit the subtraction of the rank-4 update by rows k ... k + 3 from ``count`` rows from row i on.
+
+        Elements left of the diagonal become undefined.
+        """
         f = self.f
         scalars = [
             [(-f.load(self.type, self.at(self.u, k + p, i + c))).splat(self.lanes) for p in range(BLOCK)]
@@ -331,7 +346,10 @@ class _Large:
         self.sweep(i & -self.lanes, columns)
 
     def sweep(self, low: Value, body: Callable[[Value, Value | None], None]) -> None:
-        """Run ``body(j, mask)`` for the vectors of columns from ``low`` to the end."""
+        """Emit a loop that runs ``body(j, mask)`` for the vectors of columns from ``low`` to the last.
+
+        The mask is None except for an incomplete last vector.
+        """
         f = self.f
         high = f.constant(I64, self.n)
         full_end = low + ((high - low) & -self.lanes)
@@ -341,11 +359,11 @@ class _Large:
             body(full_end, self.mask(high - full_end))
 
     def load(self, pointer: Value, mask: Value | None) -> Value:
-        """Load a vector, or the masked part of one."""
+        """Emit the load of a vector; lanes outside ``mask`` are not read."""
         return self.f.load(self.wide, pointer) if mask is None else masked_load(self.wide, pointer, mask)
 
     def store(self, vector: Value, pointer: Value, mask: Value | None) -> None:
-        """Store a vector, or the masked part of one."""
+        """Emit the store of a vector; lanes outside ``mask`` are not written."""
         if mask is None:
             self.f.store(vector, pointer)
         else:

@@ -33,12 +33,12 @@ SLOT: Final = 16
 
 
 def workspace_bytes(call: LapackCall) -> int:
-    """Return the bytes of the matrices (rooms) that are not in the program's arrays."""
+    """Return the bytes of workspace for the arrays of a LAPACK call that are not in the program's memory."""
     return sum(_padded(room) for room in call.rooms if not _in_place(call, room))
 
 
 def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
-    """Emit the calls of LAPACK for a custom call."""
+    """Emit a kernel that calls LAPACK for each matrix of a custom call's batch, and the kernel's call."""
     operands = [program.pointer(o) for o in i.operands]
     results = [target.pointer for target in program.targets(i)]
     counts = len(operands), len(results)
@@ -47,7 +47,7 @@ def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LapackCa
 
 
 def _kernel(module: Module, name: str, call: LapackCall, operands: int, results: int) -> LoopKernel:
-    """Emit the kernel (operands, results, workspace, begin, end) over the matrices of the batch."""
+    """Emit the kernel (operands..., results..., workspace, begin, end) over the matrices of the batch."""
     f = module.function(name, [PTR] * (operands + results + 1) + [I64, I64])
     *pointers, workspace, begin, end = f.parameters
     extents = [extent for room in call.rooms for extent in room.dimensions if room.dimensions]
@@ -65,7 +65,7 @@ def _kernel(module: Module, name: str, call: LapackCall, operands: int, results:
 
 
 def _thread_functions(f: Function) -> tuple[Value, Value]:
-    """Return the addresses of the functions that get and set the library's number of threads."""
+    """Return the addresses of the functions that get and set the number of threads of the LAPACK library."""
     names = ("lapack.get_threads", "lapack.set_threads")
     f.module.declare(names[0], I32, [])
     f.module.declare(names[1], None, [I32])
@@ -73,7 +73,10 @@ def _thread_functions(f: Function) -> tuple[Value, Value]:
 
 
 def _in_place(call: LapackCall, room: Room) -> bool:
-    """Return whether LAPACK can read and write a matrix (room) in the program's array."""
+    """Return whether LAPACK can read and write an array of its call in the program's memory.
+
+    Other arrays (matrices that need a transposition, and temporary ones) are in the workspace.
+    """
     if room.is_matrix and not call.rows_first:
         return room.result is not None and min(room.dimensions) <= 1
     return room.operand is not None or room.result is not None
@@ -84,7 +87,7 @@ def _padded(room: Room) -> int:
 
 
 class _Emitter:
-    """Emits the call for one matrix."""
+    """Emits the LAPACK call for one matrix of the batch, with the transpositions before and after it."""
 
     def __init__(
         self,
@@ -110,11 +113,14 @@ class _Emitter:
                 offset += _padded(room)
 
     def part(self, array: Value, room: Room) -> Value:
-        """Return the address of the current matrix in an array of the program."""
+        """Return the address of the current matrix in ``array``, the array of the whole batch."""
         return self.f.offset(array, self.index * room.bytes)
 
     def emit(self) -> None:
-        """Emit reading, calling and writing."""
+        """Emit the preparation of the call's arrays, the call, and the transposition of its results.
+
+        The call is skipped, with an error status, if the matrix that must be finite is not.
+        """
         f, call = self.f, self.call
         for room, address in zip(call.rooms, self.places, strict=True):
             self.read(room, address)
@@ -133,10 +139,7 @@ class _Emitter:
                 transpose(f, address, target, columns, rows, room.dtype.itemsize)
 
     def read(self, room: Room, place: Value) -> None:
-        """Copy an operand to a matrix (room).
-
-        Without operand, fill it with zeros, which a result may keep.
-        """
+        """Emit the initialization at ``place`` of an array of the call: a copy of its operand, or zeros."""
         f = self.f
         if room.operand is None:
             if room.result is not None:
@@ -151,7 +154,7 @@ class _Emitter:
             transpose(f, source, place, rows, columns, room.dtype.itemsize)
 
     def is_finite(self, room: Room, place: Value) -> Value:
-        """Return whether all elements are finite: then the sum of their products with 0 is not NaN."""
+        """Emit a test whether all elements are finite: then the sum of their products with 0 is not NaN."""
         f = self.f
         kind = F64 if room.dtype.name in ("float64", "complex128") else F32
         total = f.constant(kind, 0.0)
@@ -161,7 +164,7 @@ class _Emitter:
         return loop.values[0].compare("ord", 0.0)
 
     def run(self) -> None:
-        """Emit the call of LAPACK and the handling of its status."""
+        """Emit the call of the LAPACK routine, and the unpacking of complex eigenvectors after it."""
         f, call = self.f, self.call
         constants = [argument for argument in call.arguments if isinstance(argument, bytes)]
         data = b"".join(constant.ljust(SLOT, b"\0") for constant in constants)
@@ -183,7 +186,11 @@ class _Emitter:
             self.unpack(pairs)
 
     def unpack(self, pairs: UnpackedPairs) -> None:
-        """Write pairs of complex eigenvectors; the first one of a pair has the positive imaginary part."""
+        """Emit the conversion of LAPACK's packed eigenvectors of a real matrix to complex vectors.
+
+        A conjugate pair of eigenvalues has adjacent columns, for real and imaginary parts; the first
+        eigenvalue of a pair has the positive imaginary part.
+        """
         f = self.f
         packed, vectors, imaginary = (self.places[n] for n in (pairs.packed, pairs.vectors, pairs.imaginary))
         size = self.call.rooms[pairs.imaginary].count
@@ -206,7 +213,7 @@ class _Emitter:
 
 
 def transpose(f: Function, source: Value, target: Value, rows: int, columns: int, size: int) -> None:
-    """Write a row-major matrix by columns; ``size`` is that of an element in bytes."""
+    """Emit the transposition of a row-major matrix into ``target``; ``size`` is the bytes of an element."""
     tiled = min(rows, columns) >= TILE and size <= 8
     element: Type = {4: I32, 8: I64, 16: I64.vector(2)}[size]
     tiled_sizes = (rows // TILE * TILE, columns // TILE * TILE) if tiled else (0, 0)

@@ -47,7 +47,11 @@ SMALL_ALONE: Final = 6
 
 
 def factors_small_matrices(call: LapackCall) -> bool:
-    """Return whether a call factors small matrices, or multiplies by their factors."""
+    """Return whether a LAPACK call is one for which `emit_small_matrices` emits code without LAPACK.
+
+    These are LU, Cholesky and QR factorizations of small matrices, and products with the Q of a QR
+    factorization.
+    """
     rooms = [room for room in call.rooms if room.operand is not None or room.result is not None]
     extents = [extent for room in rooms for extent in room.dimensions]
     if min(extents, default=0) == 0:
@@ -60,7 +64,7 @@ def factors_small_matrices(call: LapackCall) -> bool:
 
 
 def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
-    """Emit the factors of a batch."""
+    """Emit a kernel that computes the factorization or product of a LAPACK call, and the kernel's call."""
     kind = i.operands[0].shape.element_type
     pointers = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
     kernel = program.shared(lambda name: _kernel(program.module, name, kind, call, len(pointers)))
@@ -68,7 +72,7 @@ def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: Lapack
 
 
 def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, count: int) -> LoopKernel:
-    """Emit the kernel (operands..., results..., begin, end) over matrices."""
+    """Emit the kernel (operands..., results..., begin, end) over the matrices of the batch."""
     f = module.function(name, [PTR] * count + [I64, I64])
     lanes = max(8, 64 // storage_bytes(kind)) if call.batch >= ENOUGH else 0
     variable = Variable(call.batch, "b")
@@ -82,11 +86,11 @@ def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, coun
 
 
 class _Factors(ABC):
-    """Factors the matrices of all lanes, on the stack.
+    """Base of the emitters of LU and Cholesky factorizations, with one matrix per lane, on the stack.
 
     Attributes:
-        a: the elements.
-        failed_at: the number of the first step that failed, from 1 on, or 0.
+        a: the elements of the matrices.
+        failed_at: in each lane, the number of the first step that failed, from 1 on; 0 if none did.
     """
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
@@ -101,10 +105,10 @@ class _Factors(ABC):
 
     @abstractmethod
     def factor(self) -> None:
-        """Emit the factorization of the elements on the stack."""
+        """Emit the factorization of the matrices on the stack."""
 
     def run(self) -> None:
-        """Load, factor and store; the info is the number of the first step that failed."""
+        """Emit the loads, the factorization, and the stores; LAPACK's info is ``failed_at``."""
         copy_matrix(self.a, self.source, self.matrix, stores=False)
         self.failed_at.set(self.f.constant(I32.vector(self.e.lanes), 0))
         self.factor()
@@ -112,21 +116,24 @@ class _Factors(ABC):
         scatter(self.e, self.info, (self.matrix,), self.failed_at.get())
 
     def note(self, has_failed: Value, k: Value) -> None:
-        """Note step k where it is the first one that failed."""
+        """Emit the recording of step ``k`` as failed, in the lanes where it is the first that fails."""
         earlier = real_part(self.failed_at.get())
         is_first = has_failed & earlier.compare("eq", 0)
         self.failed_at.set(is_first.select(self.number(k) + 1, earlier))
 
     def number(self, i: Value) -> Value:
-        """Return a row number in every lane."""
+        """Emit the broadcast of a row number, as i32, to every lane."""
         return i.cast("trunc", I32).splat(self.e.lanes)
 
 
 class _Lu(_Factors):
-    """LU with partial pivoting; a step fails if its pivot is 0, and goes on."""
+    """Emits LU factorizations with partial pivoting.
+
+    A step whose pivot is 0 is noted as failed; the factorization goes on.
+    """
 
     def factor(self) -> None:
-        """Emit a loop over columns."""
+        """Emit a loop over columns: choice of the pivot, row exchange, elimination."""
         steps_count = min(self.rows, self.columns)
         pivots = View(self.others[0], et.S32, (self.call.batch, steps_count))
         with self.f.loop(0, steps_count) as steps, self.e.scope():
@@ -137,7 +144,10 @@ class _Lu(_Factors):
             self.eliminate(k, self.divisor(k))
 
     def pivot_row(self, k: Value) -> Value:
-        """Return the number of the first row from k on with the largest element of column k."""
+        """Emit the search for the largest element of column k, from row k on; return its row in each lane.
+
+        Of equally large elements, the first one is the pivot.
+        """
         start = [self.size(self.a.get(k, k)), self.number(k)]
         with self.f.loop(k + 1, self.rows, 1, start) as loop, self.e.scope():
             largest, row = loop.values
@@ -147,12 +157,12 @@ class _Lu(_Factors):
         return loop.values[1]
 
     def size(self, x: Element) -> Value:
-        """Return |x|; for complex numbers |re| + |im|, as LAPACK does."""
+        """Emit |x|; for complex numbers |re| + |im|, as LAPACK does."""
         real, *imaginary = (self.f.intrinsic("fabs", self.e.wide(part)) for part in parts(x))
         return real + imaginary[0] if imaginary else real
 
     def exchange(self, k: Value, row: Value) -> None:
-        """Exchange row k with the row of the pivot."""
+        """Emit the exchange, in each lane, of row ``k`` with the lane's pivot row ``row``."""
         with self.f.loop(0, self.columns) as columns, self.e.scope():
             j = columns.index
             old = parts(self.a.get(k, j))
@@ -165,7 +175,7 @@ class _Lu(_Factors):
             self.a.set(element(loop.values), k, j)
 
     def divisor(self, k: Value) -> Element:
-        """Return the pivot, or 1 in place of 0, which is noted."""
+        """Emit the pivot of step ``k``, replaced by 1 where it is 0; such steps are noted as failed."""
         pivot = parts(self.a.get(k, k))
         is_zero = pivot[0].compare("oeq", 0.0)
         for part in pivot[1:]:
@@ -175,7 +185,7 @@ class _Lu(_Factors):
         return element([is_zero.select(one, part) for one, part in zip(ones, pivot, strict=True)])
 
     def eliminate(self, k: Value, divisor: Element) -> None:
-        """Divide column k below the pivot, and subtract its product with row k."""
+        """Emit step ``k``: divide column k below the pivot, and subtract its product with row k."""
         with self.f.loop(k + 1, self.rows) as rows, self.e.scope():
             i = rows.index
             factor = quotient(self.e, self.a.get(i, k), divisor)
@@ -186,9 +196,10 @@ class _Lu(_Factors):
 
 
 class _Cholesky(_Factors):
-    """Cholesky's factor in one triangle; the other one stays.
+    """Emits Cholesky factorizations in one triangle; the other triangle keeps its elements.
 
-    A pivot that is not positive ends the factorization of its matrix: it is stored reduced, not its root.
+    A pivot that is not positive ends the factorization of its matrix: the reduced element is stored, not its
+    root.
     """
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
@@ -197,11 +208,11 @@ class _Cholesky(_Factors):
         self.is_lower = call.arguments[0] == b"U"
 
     def get(self, i: Value, j: Value) -> Element:
-        """Return an element of the lower triangle, or the conjugate one of the upper triangle."""
+        """Emit the load of element (i, j) of the lower factor: conjugate (j, i), if the upper is stored."""
         return self.a.get(i, j) if self.is_lower else conjugate(self.a.get(j, i))
 
     def set(self, changes: Value, value: Element, i: Value, j: Value) -> None:
-        """Change the element in some lanes."""
+        """Emit the store of element (i, j) of the lower factor, in the lanes of the mask ``changes`` only."""
         current = parts(self.get(i, j))
         chosen = element([changes.select(new, old) for new, old in zip(parts(value), current, strict=True)])
         if self.is_lower:
@@ -210,7 +221,7 @@ class _Cholesky(_Factors):
             self.a.set(conjugate(chosen), j, i)
 
     def factor(self) -> None:
-        """Emit a loop over columns."""
+        """Emit a loop over columns: the root of the reduced pivot, and the column below divided by it."""
         with self.f.loop(0, self.rows) as columns, self.e.scope():
             j = columns.index
             active = real_part(self.failed_at.get()).compare("eq", 0)
@@ -226,7 +237,7 @@ class _Cholesky(_Factors):
                 self.set(active & is_positive, value, rows.index, j)
 
     def reduced(self, i: Value, j: Value) -> Element:
-        """Return a[i, j] less the sum of l[i, k] conj(l[j, k]) for k < j."""
+        """Emit a[i, j] - sum of l[i, k] * conj(l[j, k]) over k < j."""
         start = self.get(i, j)
         with self.f.loop(0, j, 1, list(parts(start))) as loop, self.e.scope():
             total = element(loop.values)

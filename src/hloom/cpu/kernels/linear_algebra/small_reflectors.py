@@ -36,10 +36,10 @@ _LEAST: Final = {et.F32: 2.0**-126, et.F64: 2.0**-1022}
 
 
 class SmallReflectors:
-    """Computes or applies the reflectors of the matrices of all lanes, on the stack.
+    """Emits QR factorizations, or products with Q, of small matrices: one per lane, on the stack.
 
     Attributes:
-        v: the matrix that has the vectors of reflectors below its diagonal.
+        v: the matrices with the vectors of the Householder reflectors below the diagonal.
         count: number of reflectors.
     """
 
@@ -54,14 +54,18 @@ class SmallReflectors:
         ]
 
     def numbers_of_rooms(self) -> list[int]:
-        """Return the rooms of operands and results, in the order of the kernel's parameters."""
+        """Return the numbers of the call's arrays that are operands, then those that are results.
+
+        This is the order of the kernel's parameters. A result that overwrites an operand has that operand's
+        array.
+        """
         rooms = self.call.rooms
         operands = [n for n, room in enumerate(rooms) if room.operand is not None]
         results = {room.result: n for n, room in enumerate(rooms) if room.result is not None}
         return operands + [results[k] for k in sorted(results)]
 
     def run(self) -> None:
-        """Load, compute and store."""
+        """Emit the loads of the operands, the computation of the routine, and the stores of the results."""
         copy_matrix(self.v, self.views[0], self.matrix, stores=False)
         match self.call.routine[1:]:
             case "geqrf":
@@ -76,7 +80,7 @@ class SmallReflectors:
     # -- factors
 
     def factor(self) -> None:
-        """Emit a loop over columns: the reflector that ends each one is applied to those behind it."""
+        """Emit a loop over columns: make each column's reflector, and apply it to the columns behind it."""
         taus = self.views[2]
         with self.f.loop(0, self.count) as steps, self.e.scope():
             k = steps.index
@@ -85,9 +89,10 @@ class SmallReflectors:
             self.apply(k, conjugate(tau), self.v.get, self.v.set, self.rows, k + 1, self.columns)
 
     def reflector(self, k: Value) -> Element:
-        """Replace column k from row k on by the diagonal element of R, and v; return tau.
+        """Emit the Householder reflector of column ``k``; return its factor tau.
 
-        The column is scaled by a power of two, so that no square overflows and the largest one is not 0.
+        It replaces the column, from row k on, by the diagonal element of R and the vector v. The column is
+        scaled by a power of two before, so that no square overflows and the largest square is not 0.
         """
         e, f, v = self.e, self.f, self.v
         real, *imaginary = parts(v.get(k, k))
@@ -121,21 +126,21 @@ class SmallReflectors:
         return element(tau)
 
     def power_of_two(self, size: Value) -> Value:
-        """Return the largest power of two up to a positive number, in the range of reciprocals."""
+        """Emit the largest power of two that is not above a positive number, but has a finite reciprocal."""
         kind = self.kind.component if self.kind.is_complex else self.kind
         power = from_bits(bits_of(size, kind) & _EXPONENT[kind], kind)
         assert isinstance(power, Value)
         return self.f.intrinsic("maximum", power, self.f.constant(size.type, _LEAST[kind]))
 
     def product(self, a: Element, b: Element) -> Element:
-        """Return a * b."""
+        """Emit the product a * b, of complex or real numbers."""
         negative = element([-part for part in parts(a)])
         return minus_product(self.e, number(self.e, self.kind, 0), negative, b)
 
     # -- products
 
     def tau(self, k: Value) -> Element:
-        """Load the factor of a reflector."""
+        """Emit the load of the factor tau of reflector number ``k``."""
         return self.e.load(self.views[1], (self.matrix, self.e.opaque(k, self.count)))
 
     def apply(
@@ -148,7 +153,10 @@ class SmallReflectors:
         first: Value | int,
         columns: int,
     ) -> None:
-        """Multiply columns from ``first`` on by reflector k, from the left."""
+        """Emit the multiplication of columns [first, columns) of a matrix by reflector ``k``, from the left.
+
+        ``get`` and ``put`` emit the load and store of an element of the matrix, which has ``rows`` rows.
+        """
         e, f = self.e, self.f
         with f.loop(first, columns) as loop_of_columns, e.scope():
             j = loop_of_columns.index
@@ -163,7 +171,7 @@ class SmallReflectors:
                 put(minus_product(e, get(i, j), self.v.get(i, k), step), i, j)
 
     def multiply(self) -> None:
-        """Replace the vectors by the leading columns of Q."""
+        """Emit the replacement of the reflectors' vectors by the leading columns of Q (orgqr)."""
         e, f, v = self.e, self.f, self.v
         zero, one = number(e, self.kind, 0), number(e, self.kind, 1)
         with f.loop(self.count, self.columns) as columns, f.loop(0, self.rows) as rows, e.scope():
@@ -181,9 +189,9 @@ class SmallReflectors:
                 v.set(minus_product(e, zero, tau, v.get(rows.index, k)), rows.index, k)
 
     def apply_all(self) -> None:
-        """Multiply a matrix by Q or its adjoint, from the left or the right.
+        """Emit the multiplication of a matrix C by Q or its adjoint, from the left or the right (ormqr).
 
-        The adjoint of C H is the adjoint of H times that of C.
+        From the right, the adjoint of C is multiplied from the left.
         """
         is_left, is_adjoint = self.call.arguments[0] == b"L", self.call.arguments[1] != b"N"
         sizes = self.call.rooms[2].dimensions

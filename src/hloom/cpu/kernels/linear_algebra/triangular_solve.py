@@ -32,7 +32,7 @@ STACK_BYTES: Final = 1 << 18
 
 @KERNELS.register("triangular-solve")
 def emit_triangular_solve(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a solve."""
+    """Emit a kernel for a triangular-solve, and its call."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -42,7 +42,7 @@ def emit_triangular_solve(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (a, b, x, begin, end) over vectors of right-hand sides, or of systems."""
+    """Emit the kernel (a, b, x, begin, end); lanes are right-hand sides of one system, or whole systems."""
     a, b = (o.shape for o in i.operands)
     batch, m = math.prod(a.dimensions[:-2]), a.dimensions[-1]
     columns = b.element_count // (batch * m)
@@ -72,7 +72,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Solver:
-    """Emits the solve of one vector of right-hand sides."""
+    """Emits the substitution for a vector of right-hand sides: of one system, or one of each system."""
 
     def __init__(self, function: Function, i: HloInstruction, lanes: int, by_system: bool) -> None:
         self.f = function
@@ -102,7 +102,7 @@ class _Solver:
     # -- lanes
 
     def columns(self, system: Value, first: Value) -> None:
-        """Solve for LANES right-hand sides of a system."""
+        """Emit the solution for a vector of right-hand sides of a system, from number ``first`` on."""
         self.system = self.e.opaque(system, self.batch)
         lane = Variable(max(self.count, 2), "c")
         self.column = Index.of(lane)
@@ -111,7 +111,7 @@ class _Solver:
         vector_loop(self.e, lane, first, end, self.solve, exact=exact)
 
     def systems(self, begin: Value, end: Value) -> None:
-        """Solve systems in lanes, one right-hand side after the other."""
+        """Emit the solution of the systems [begin, end), one per lane; right-hand sides are looped over."""
         lane = Variable(self.batch, "s")
         self.system = Index.of(lane)
 
@@ -125,25 +125,25 @@ class _Solver:
     # -- loads and stores
 
     def coefficient(self, row: Value, column: Value) -> Element:
-        """Load an element of op(a)."""
+        """Emit the load of the element of op(a) that multiplies unknown ``column`` in equation ``row``."""
         e = self.e if self.by_system else self.scalars
         i, j = (self.e.opaque(v, self.m) for v in ((column, row) if self.swapped else (row, column)))
         element = e.load(self.a, (self.system, i, j))
         return conjugate(element) if self.conjugated else element
 
     def place(self, row: Value) -> tuple[Index, Index, Index]:
-        """Return the index of an unknown."""
+        """Return the index in ``b`` and ``x`` of unknown number ``row`` of the current right-hand sides."""
         index = self.e.opaque(row, self.m)
         if self.operation.left_side:
             return self.system, index, self.column
         return self.system, self.column, index
 
     def known(self, row: Value) -> Element:
-        """Load an unknown that has been solved already."""
+        """Emit the load of unknown number ``row``, which is solved already."""
         return self.unknowns.get(row) if self.unknowns is not None else self.e.load(self.x, self.place(row))
 
     def found(self, row: Value, value: Element) -> None:
-        """Store the value of an unknown."""
+        """Emit the store of the value of unknown number ``row``."""
         if self.unknowns is not None:
             self.unknowns.set(value, row)
         scatter(self.e, self.x, self.place(row), value)
@@ -151,7 +151,7 @@ class _Solver:
     # -- substitution
 
     def solve(self) -> None:
-        """Solve for all unknowns, block by block."""
+        """Emit the substitution for all unknowns of the current right-hand sides, block by block."""
         full_rows, remainder = self.m // BLOCK * BLOCK, self.m % BLOCK
         if self.forward:
             with self.f.loop(0, full_rows, BLOCK) as loop, self.e.scope():
@@ -172,7 +172,7 @@ class _Solver:
             self.block(self.f.constant(I64, 0), remainder, self.f.constant(I64, remainder), last)
 
     def block(self, start: Value, size: int, low: Value, high: Value) -> None:
-        """Solve for the unknowns [start, start + size), given those in [low, high)."""
+        """Emit the solution for the unknowns [start, start + size), given the unknowns in [low, high)."""
         rows = [start + k if k else start for k in range(size)]
         begun: list[Element] = [self.e.load(self.b, self.place(row)) for row in rows]
         flat = [self.e.wide(part) for element in begun for part in parts(element)]

@@ -24,7 +24,10 @@ from hloom.records import dataclass
 
 @KERNELS.register("concatenate")
 def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a concatenation, alone or with the producers of its operands."""
+    """Emit a concatenate, or a fusion of one with the producers of its operands: one kernel per operand.
+
+    If the rows of the result are narrow, a single kernel interleaves the columns of the operands instead.
+    """
     i = plan.instruction
     inputs, members = plan.parts.inputs, plan.parts.members
     root = members[-1]
@@ -53,7 +56,7 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> list[HloInstruction]:
-    """Return the inputs from which an operand is computed."""
+    """Return those of the kernel's ``inputs`` from which ``operand`` is computed."""
     sources: dict[HloInstruction, None] = {}
     waiting, seen = [operand], {operand}
     while waiting:
@@ -68,7 +71,14 @@ def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> l
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """An operand, computed from inputs by members, and the strides of its elements in the result."""
+    """One operand of a concatenate, and what its kernel needs to store it in the result.
+
+    Attributes:
+        operand: the operand.
+        strides: the strides of the result, in elements.
+        inputs: the instructions that the kernel reads from memory.
+        members: the instructions that the kernel computes.
+    """
 
     operand: HloInstruction
     strides: tuple[int, ...]
@@ -76,21 +86,21 @@ class _Part:
     members: Sequence[HloInstruction]
 
     def written(self, indices: Sequence[Index]) -> Index:
-        """Return the offset of an operand element in the result, relative to the operand's first element."""
+        """Return the offset in the result of an operand element, relative to the operand's first element."""
         total = Index(0)
         for index, stride in zip(indices, self.strides, strict=True):
             total = total + index * stride
         return total
 
     def space(self) -> Space:
-        """Return the loops over the operand, merged where operand and result share a stride."""
+        """Return the loops over the operand; adjacent ones are merged if that suits operand and result."""
         shapes = [x.shape.dimensions for x in (*self.members, *self.inputs) if x.shape.is_array]
         space = split_space(self.operand.shape.dimensions, shapes)
         accesses = accesses_of(self.inputs, [self.operand], space.indices)
         return merge_loops(space, [*accesses.linear, self.written(space.indices)], accesses.pinned)
 
     def emit(self, module: Module, name: str) -> LoopKernel:
-        """Emit the kernel (inputs..., result, begin, end) over a range of the operand."""
+        """Emit the kernel (inputs..., result, begin, end) that stores the operand in the result."""
         space, inputs = self.space(), self.inputs
         function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, self.operand)])
         lane = space.variables[-1] if space.variables else None

@@ -38,12 +38,12 @@ LEAST_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The loops of a kernel whose results have narrow rows.
+    """The loops of a kernel whose results have narrow rows: lanes are rows, columns are unrolled.
 
     Attributes:
-        space: all loops.
-        columns: number of innermost loops that enumerate the columns.
-        lanes: rows per vector.
+        space: all loops; those over the columns are the innermost, next to that over rows.
+        columns: number of the loops over columns.
+        lanes: number of rows per vector.
     """
 
     space: Space
@@ -63,16 +63,17 @@ class Rows:
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
     def places(self) -> list[tuple[Index, ...]]:
-        """The index of each column, in memory order."""
+        """Return the index of each column in the current row, in memory order."""
         inner = self.space.variables[-self.columns :]
         iterations = itertools.product(*(range(v.trips) for v in inner))
         return [self.space.at(dict(zip(inner, numbers, strict=True))) for numbers in iterations]
 
 
 def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Rows | None:
-    """Return the narrow rows of a kernel's results; None if vectors along the innermost loop are better.
+    """Return the loops of a kernel if the rows of its results are narrow, so that lanes should be rows.
 
-    ``reduced``: members may be reductions of such rows, which are unrolled.
+    Returns None if vectors along the innermost loop are better. ``reduced`` says that members of the kernel
+    may be reductions of such rows, which are unrolled.
     """
     inputs, roots, members = parts.inputs, parts.roots, parts.members
     moved = any(isinstance(m.operation, Concatenate | Transpose) for m in members)
@@ -104,7 +105,7 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
 
 
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
-    """Return the number of elements computed for all columns of a row; shared elements count once."""
+    """Return the number of distinct elements that the kernel computes for all columns of one row."""
     accesses = Accesses(inputs, unrolls=True)
     for position in rows.places():
         accesses.results(roots, position)
@@ -112,7 +113,10 @@ def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction
 
 
 def interleaved(columns: Sequence[Value]) -> list[Value]:
-    """Interleave vectors: element i of every column side by side, for increasing i."""
+    """Emit the interleaving of vectors: element 0 of each, then element 1 of each, and so on.
+
+    Returns as many vectors as given.
+    """
     count = len(columns)
     if count == 1:
         return list(columns)
@@ -132,10 +136,10 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
 def emit_rows_kernel(
     module: Module, name: str, parts: KernelParts, rows: Rows, *, repeats: bool = True
 ) -> LoopKernel:
-    """Emit the kernel (inputs..., results..., begin, end), some rows at a time.
+    """Emit the kernel (inputs..., results..., begin, end), with lanes along rows and unrolled columns.
 
-    ``repeats`` is that of `hloom.codegen.loops.vector_loop`. Results without the last dimension, or whose
-    last dimension is 1, have one element a row.
+    ``repeats`` says that an element may be computed twice; see `hloom.codegen.loops.vector_loop`. Results
+    without the last dimension, or whose last dimension is 1, have one element per row.
     """
     inputs, results = parts.inputs, result_shapes(parts.roots)
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
@@ -149,7 +153,7 @@ def emit_rows_kernel(
     roots = [parts.roots[n] for n in wide] if narrow else parts.roots
 
     def row_of(target: View) -> tuple[Index, ...]:
-        """Return the index of a row's one element."""
+        """Return the index of the single element that ``target`` has in the current row."""
         return (*places[0][:-1], Index(0))[: len(target.dimensions)]
 
     def body() -> None:
@@ -175,7 +179,7 @@ def emit_rows_kernel(
 
 
 def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:
-    """Store columns as rows, from a row number on."""
+    """Emit the store of ``columns``, each a vector along the rows, interleaved from element ``first`` on."""
     f, lanes, width = e.function, e.lanes, len(columns)
     stored = storage_type(target.element_type)
     for number, vector in enumerate(interleaved(columns)):

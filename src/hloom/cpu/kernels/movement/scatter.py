@@ -54,14 +54,14 @@ LONG_WINDOW: Final = 16
 
 
 def workspace_bytes(i: HloInstruction, target: Target) -> int:
-    """Return the bytes of the copies of a scatter into copies; 0 for others."""
+    """Return the workspace of a scatter in bytes: its privatized copies of the operand; 0 if it has none."""
     scatter = KERNELS.hero(i)
     return copies_bytes(scatter) if scatters_into_copies(scatter) else 0
 
 
 @KERNELS.register("scatter", fuses=True, workspace=workspace_bytes)
 def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Copy operands that must be preserved, then update the copies."""
+    """Emit a scatter: copies of operands that must be preserved, and the kernels that apply the updates."""
     i = plan.instruction
     scatter = plan.hero
     count = len(scatter.operands) // 2
@@ -86,7 +86,11 @@ def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class _Kernel:
-    """Emits the kernel (results..., inputs..., begin, end): all updates, or those of an operand partition."""
+    """Emits the kernel (results..., inputs..., begin, end) that applies the updates of a scatter in place.
+
+    If threads share the scatter, [begin, end) is a range of the operand, and the kernel applies the updates
+    in it.
+    """
 
     def __init__(self, module: Module, name: str, plan: KernelPlan) -> None:
         i, inputs = plan.hero, plan.parts.inputs
@@ -135,17 +139,17 @@ class _Kernel:
         return LoopKernel(self.name, trips, 1, self.work, lanes_text(self.elements.lanes))
 
     def update(self) -> None:
-        """Emit one window, if it lies inside the operand."""
+        """Emit the update of one window, if it lies inside the operand."""
         starts = self.body.starts()
         inside = self.body.inside(starts)
         with nullcontext() if inside is None else self.f.when(inside), self.elements.scope():
             self.window(starts)
 
     def _order_matters(self) -> bool:
-        """Return whether emission window by window would reorder the updates of one element.
+        """Return whether applying the updates window by window would reorder the updates of an element.
 
-        Windows that start at different indices of a dimension may overlap in it. If that dimension of the
-        updates is before one of the batch, updates of one element alternate between windows.
+        Windows that start at different indices of a dimension may overlap in it. If, in the updates array,
+        that dimension precedes one that counts windows, row-major order alternates between windows.
         """
         operation = self.operation
         operand_dimensions = [
@@ -166,7 +170,7 @@ class _Kernel:
         return first in self.operation.scatter_indices_batching_dims
 
     def window(self, starts: dict[int, Value]) -> None:
-        """Emit all elements of one window."""
+        """Emit the updates of one window's elements; ``starts`` maps operand dimensions to start indices."""
         loops = self.inner if self.lane is None else [*self.inner, self.lane]
         loop_nest(self.elements, loops, lambda: self.body.run(starts))
 
@@ -174,11 +178,14 @@ class _Kernel:
 
     @property
     def cells(self) -> int:
-        """Return the number of start positions of a window."""
+        """Return the number of possible start indices of a window: the product of the indexed dimensions."""
         return math.prod(self.operands[0].shape.dimensions[d] for d in self.indexed)
 
     def shares(self) -> bool:
-        """Return whether threads may partition the operand: no window spans two start positions."""
+        """Return whether threads share the scatter, each applying the updates in its own part of the operand.
+
+        No window may span two start indices.
+        """
         operation = self.operation
         batch = [v.trips for v in self.batch]
         return (
@@ -193,17 +200,23 @@ class _Kernel:
         )
 
     def compaction_pays(self) -> bool:
-        """Return whether to compact an index takes less time than to update a window."""
+        """Return whether compacting an index takes less time than updating a window.
+
+        Compaction stores, side by side, the indices of a vector that are in the thread's range.
+        """
         lanes = compaction_lanes(self.f.target)
         windows = math.prod(v.trips for v in self.batch)
         return lanes >= LANES or (lanes > 0 and self.work >= LONG_WINDOW * windows)
 
     def tests_order(self) -> bool:
-        """Return whether the kernel tests at run time if the indices ascend."""
+        """Return whether the kernel tests at run time whether the scatter indices ascend."""
         return len(self.batch) == len(self.indexed) == 1 and compaction_lanes(self.f.target) > 0
 
     def emit_shared(self) -> LoopKernel:
-        """Emit the updates in the range, in streams if their indices ascend."""
+        """Emit the kernel that applies the updates in the range [begin, end) of start indices.
+
+        If the scatter indices may turn out to ascend, a branch applies them as interleaved streams.
+        """
         last = self.batch[-1]
         if self.tests_order():
             ascending = SortedUpdates(self.elements, self.i, self.variables, last, self.lookups())
@@ -217,9 +230,9 @@ class _Kernel:
         return LoopKernel(self.name, self.cells, grain, self.work)
 
     def emit_unsorted(self) -> None:
-        """Emit the updates in the range, of indices in any order.
+        """Emit the updates in the range [begin, end) of start indices, for scatter indices in any order.
 
-        Where compaction does not pay, the thread of the first range applies all updates.
+        If compaction does not pay, the thread of the first range applies all updates.
         """
         if self.compaction_pays():
             self.emit_chunks()
@@ -229,7 +242,7 @@ class _Kernel:
             self.update()
 
     def emit_chunks(self) -> None:
-        """Emit chunks of indices: compact those in the range, and apply their updates."""
+        """Emit a loop over chunks of scatter indices: compact those in the range, apply their updates."""
         f = self.f
         last = self.batch[-1]
         start_areas = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
@@ -251,14 +264,14 @@ class _Kernel:
             last.value = None
 
     def lookups(self) -> list[HloInstruction]:
-        """Return the gathers whose positions are compacted."""
+        """Return the gathers, in the computation of the updates, whose positions are compacted in advance."""
         if self.operation.update_window_dims:
             return []
         count = len(self.operands)
         return list(dict.fromkeys(g for u in self.i.operands[count + 1 :] for g in lookups(u, self.views)))
 
     def kept_number(self, place: Value, index: Value) -> Value:
-        """Load a compacted start index."""
+        """Emit the load of number ``index`` of the compacted i32 values at ``place``, as i64."""
         return self.f.load(I32, self.f.offset(place, index, I32)).cast("zext", I64)
 
     def keep(
@@ -267,9 +280,10 @@ class _Kernel:
         high: Value,
         areas: tuple[Sequence[Value], Value, Lookups],
     ) -> Value:
-        """Compact the updates of the chunk [low, high) that start in the thread's range; return their count.
+        """Emit the compaction of the updates in the chunk [low, high) that start in the thread's range.
 
-        Their starts, their numbers and the positions of their lookups are stored in the ``areas``.
+        Returns their count. ``areas`` are arrays on the stack for their start indices (one per indexed
+        dimension), their numbers, and the positions of their gathered elements.
         """
         kept, numbers, positions = areas
         f, lanes = self.f, compaction_lanes(self.f.target)
@@ -310,5 +324,5 @@ class _Kernel:
 
 
 def _minor_window(operation: Scatter, rank: int) -> bool:
-    """Return whether windows extend along the minor dimension of the operand."""
+    """Return whether windows extend along the minor dimension of an operand of rank ``rank``."""
     return rank - 1 not in (*operation.inserted_window_dims, *operation.input_batching_dims)

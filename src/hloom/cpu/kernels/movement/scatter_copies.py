@@ -38,9 +38,10 @@ MOST_BYTES: Final = 1 << 18
 
 
 def scatters_into_copies(scatter: HloInstruction) -> bool:
-    """Return whether a scatter has many small updates for each element, and may apply them in any order.
+    """Return whether a scatter is privatized: shares of its updates go to copies, which are then combined.
 
-    Floats narrower than 32 bits keep the order: in a sum of thousands it affects every digit.
+    It must have many small updates for each element, in any order. Floats narrower than 32 bits keep the
+    order, which would affect every digit of long sums.
     """
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
     kind, operation = operand.element_type, operation_of(scatter, Scatter)
@@ -59,12 +60,15 @@ def scatters_into_copies(scatter: HloInstruction) -> bool:
 
 
 def copies_bytes(scatter: HloInstruction) -> int:
-    """Return the bytes of all copies."""
+    """Return the bytes of all privatized copies of a scatter's operand."""
     return SHARES * _bytes(scatter.operands[0].shape)
 
 
 def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
-    """Emit the kernel (copies, inputs..., begin, end) that clears and updates the copy of each share."""
+    """Emit the kernel (copies, inputs..., begin, end) over shares of the updates, each with its own copy.
+
+    It fills the copy of a share with the neutral element, and applies the updates of the share to it.
+    """
     scatter, inputs = plan.hero, plan.parts.inputs
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
     f, (space, *arrays), begin, end = begin_kernel(module, name, [operand, *(i.shape for i in inputs)])
@@ -102,7 +106,13 @@ def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
 def _emit_streams(
     elements: Elements, shared: Variable, bounds: tuple[Value, Value], run: Callable[[], None]
 ) -> None:
-    """Emit the updates of a share as interleaved streams; see `scatter_sorted`."""
+    """Emit the updates of a share as interleaved streams, to overlap their latencies; see `scatter_sorted`.
+
+    Args:
+        shared: the loop variable that is divided among shares.
+        bounds: the range of ``shared`` in this share.
+        run: emits one update.
+    """
     f, (low, high) = elements.function, bounds
     length = -(-shared.trips // (SHARES * STREAMS))
     exact = shared.trips % (SHARES * STREAMS) == 0
@@ -116,7 +126,7 @@ def _emit_streams(
 
 
 def emit_combination(module: Module, name: str, scatter: HloInstruction) -> LoopKernel:
-    """Emit the kernel (result, copies, begin, end): combine all copies into the result, in their order."""
+    """Emit the kernel (result, copies, begin, end) that combines all copies, in order, into the result."""
     operand = scatter.operands[0].shape
     f, (result, space), begin, end = begin_kernel(module, name, [operand, operand])
     position = Variable(operand.element_count)
@@ -138,22 +148,22 @@ def emit_combination(module: Module, name: str, scatter: HloInstruction) -> Loop
 
 
 def _bytes(operand: Shape) -> int:
-    """Return the bytes of a copy, a multiple of a cache line."""
+    """Return the bytes of one privatized copy of an operand, rounded up to whole cache lines."""
     return -(-operand.element_count * storage_bytes(operand.element_type) // 64) * 64
 
 
 def _copy(space: Value, operand: Shape, number: Value) -> View:
-    """Return a copy as an array."""
+    """Return the privatized copy number ``number`` in the workspace ``space`` as an array."""
     return View.of(Function.of(space).offset(space, number * _bytes(operand), I8), operand)
 
 
 def _flat(pointer: Value, operand: Shape) -> View:
-    """Return an array as a row of its elements."""
+    """Return a row-major array of the operand's shape at ``pointer`` as an array of one dimension."""
     return View(pointer, operand.element_type, (math.prod(operand.dimensions),))
 
 
 def _clear(elements: Elements, copy: View, scatter: HloInstruction) -> None:
-    """Fill a copy with the neutral element."""
+    """Emit a loop that fills a privatized copy with the neutral element of the scatter's combiner."""
     operand = scatter.operands[0].shape
     neutral = neutral_element(scatter.called_computations[0], operand.element_type)
     assert neutral is not None

@@ -21,9 +21,9 @@ MOST_LOOKUPS: Final = 4
 
 
 def lookups(update: HloInstruction, arrays: Container[HloInstruction]) -> list[HloInstruction]:
-    """Return the gathers of single elements that the update depends on through elementwise operations.
+    """Return the gathers of single elements that an update depends on through elementwise operations only.
 
-    ``arrays`` are those in memory, the inputs of the kernel.
+    There are at most `MOST_LOOKUPS`. ``arrays`` are the kernel's inputs, which are in memory.
     """
     members, waiting = {update: None}, [update]
     while waiting:
@@ -43,10 +43,10 @@ def _looks_up(i: HloInstruction, arrays: Container[HloInstruction]) -> bool:
 
 
 class Lookups:
-    """The positions, in stack memory, of the elements that gathers look up for a number of updates.
+    """Positions, on the stack, of the elements that gathers read for a number of scatter updates.
 
     Args:
-        e: emits the scalar updates.
+        e: the emitter of single updates, in scalar code.
         gathers: the gathers, of single elements.
         count: the maximum number of updates.
     """
@@ -56,11 +56,17 @@ class Lookups:
         self._areas: dict[HloInstruction, Value] = {g: e.function.allocate(I32, count) for g in gathers}
 
     def positions(self, e: Elements, indices: Indices) -> list[tuple[Value, Value]]:
-        """Emit the i32 positions for a vector of updates; return each with the address of its stack array."""
+        """Emit the i32 positions that the gathers read for a vector of updates.
+
+        Returns pairs (address of the gather's stack array, vector of positions), in the order of the gathers.
+        """
         return [(area, _position(e, g, indices)) for g, area in self._areas.items()]
 
     def know(self, indices: Indices, number: Value) -> None:
-        """Load the elements of the update ``number``, as the values of the gathers at ``indices``."""
+        """Emit loads of the gathered elements of update number ``number``, by their positions on the stack.
+
+        The emitter then uses them as the gathers' values at ``indices``.
+        """
         f = self._e.function
         for gather, area in self._areas.items():
             table = self._e.views[gather.operands[0]]

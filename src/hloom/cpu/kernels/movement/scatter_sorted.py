@@ -33,14 +33,14 @@ BLOCK: Final = 512
 
 
 class SortedUpdates:
-    """Emits the updates of a scatter along one dimension, with index vectors of one component.
+    """Emits the updates of a scatter whose indices ascend: a rank-1 batch of updates with scalar indices.
 
     Args:
-        e: emits single updates.
+        e: the emitter of single updates, in scalar code.
         i: the scatter.
-        variables: the index of an element in the updates.
-        variable: the one of them that counts updates.
-        gathers: the gathers whose positions are computed in advance.
+        variables: the loop variables that index an element of the updates.
+        variable: the one in ``variables`` that counts updates.
+        gathers: the gathers whose positions are computed in advance, in vectors.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SortedUpdates:
 
     @contextmanager
     def unless_sorted(self, begin: Value, end: Value, update: Callable[[], None]) -> Generator[None]:
-        """Emit a branch: if the indices ascend, interleaved streams of updates, else the body of the `with`.
+        """Emit a branch: interleaved streams of updates if the indices ascend, else the ``with`` body.
 
         Args:
             begin, end: the range of operand indices whose updates run.
@@ -71,7 +71,7 @@ class SortedUpdates:
             yield
 
     def _are_sorted(self) -> Value:
-        """Emit the test whether all indices ascend. It proceeds by blocks, as unsorted ones fail early."""
+        """Emit the test whether all indices ascend; return an i1. It works by blocks, to fail early."""
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
         position = LocalVariable(f, I64, 0)
@@ -84,7 +84,10 @@ class SortedUpdates:
         return position.get().compare("sge", last)
 
     def _ascend(self, low: Value, high: Value) -> Value:
-        """Emit the comparisons of the indices in [low, high) with their successors, in vectors."""
+        """Emit the test, in vectors, whether indices [low, high) ascend, up to the one at ``high``.
+
+        Returns an i1.
+        """
         f, (e, wide, variables) = self._f, self._vectors()
         update, lanes = Update(e, self._scatter, [], variables), e.lanes
         last = f.constant(I64, self.variable.trips - 1 - lanes)
@@ -100,14 +103,14 @@ class SortedUpdates:
         return loop.values[0].bitcast(make_type(f"i{lanes}")).compare("eq", -1)
 
     def _vectors(self) -> tuple[Elements, Variable, list[Variable]]:
-        """Return the emitter of vectors of updates, their lane variable, and the index in the updates."""
+        """Return (emitter of vectors of updates, lane variable, variables that index the updates array)."""
         wide = Variable(self.variable.extent, "w")
         wide.is_lane = True
         e = Elements(self._f, compaction_lanes(self._f.target), self._e.views)
         return e, wide, [wide if v is self.variable else v for v in self._variables]
 
     def _start(self, number: Value) -> Value:
-        """Emit the operand index of the update ``number``."""
+        """Emit the operand index that update number ``number`` changes."""
         with self._at(number):
             (start,) = Update(self._e, self._scatter, [], self._variables).starts().values()
         return start
@@ -127,7 +130,8 @@ class SortedUpdates:
     def _run(self, low: Value, high: Value, update: Callable[[], None]) -> None:
         """Emit the updates in [low, high), divided into streams of about equal length.
 
-        The streams are interleaved up to the length of the shortest; the rest of each follows.
+        A loop interleaves one update of each stream, up to the length of the shortest; the rest of each
+        stream follows.
         """
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
@@ -158,7 +162,7 @@ class SortedUpdates:
                 update()
 
     def _look_up(self, low: Value, high: Value, lookups: Lookups) -> None:
-        """Emit the positions of the lookups of the updates in [low, high), by vectors, into stack memory."""
+        """Emit the positions of the gathers for the updates in [low, high), in vectors, and store them."""
         f, (e, wide, variables) = self._f, self._vectors()
         with f.loop(low, high, e.lanes) as loop, e.scope():
             wide.value = loop.index
@@ -170,12 +174,12 @@ class SortedUpdates:
 
     @contextmanager
     def _at(self, number: Value) -> Generator[Indices]:
-        """Set the current update for what the body emits; yield its index in the updates."""
+        """Make ``number`` the current update inside the ``with``; yield its index in the updates array."""
         with self._e.scope():
             self.variable.value = number
             yield tuple(map(Index.of, self._variables))
             self.variable.value = None
 
     def _bound(self, stream: Value | int) -> Value:
-        """Return the address of the bound between the streams ``stream - 1`` and ``stream``."""
+        """Return the address of the bound between the streams ``stream - 1`` and ``stream``, on the stack."""
         return self._f.offset(self._bounds, stream, I64)

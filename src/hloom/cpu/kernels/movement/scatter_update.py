@@ -17,11 +17,11 @@ UPDATE_WORK: Final = 4
 
 
 class Update:
-    """Emits one element of a scatter's updates, or a vector of them along the window.
+    """Emits the update of one element of a scatter's window, or of a vector of elements along the window.
 
     Attributes:
-        results: the arrays that are updated.
-        variables: the index of the element in the updates.
+        results: the arrays that are updated in place.
+        variables: the loop variables that index the element of the updates array.
     """
 
     def __init__(
@@ -32,7 +32,10 @@ class Update:
         self.count = len(i.operands) // 2
 
     def components(self) -> list[tuple[int, Value, bool]]:
-        """Return the components of the index vector: operand dimension, value, and whether it is signed."""
+        """Emit the loads of the components of the index vector of the current window.
+
+        Returns (operand dimension, value, whether its type is signed) for each component.
+        """
         operation = self.operation
         indices = self.i.operands[self.count]
         batch = [Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
@@ -47,7 +50,10 @@ class Update:
         return checks
 
     def starts(self) -> dict[int, Value]:
-        """Return the start given by an index vector component in each operand dimension, not clamped."""
+        """Emit the start indices of the current window, from its index vector: i64 by operand dimension.
+
+        They are not clamped to the operand.
+        """
         starts: dict[int, Value] = {}
         for dimension, value, signed in self.components():
             wide = value if value.type is I64 else value.cast("sext" if signed else "zext", I64)
@@ -57,7 +63,10 @@ class Update:
         return starts
 
     def wide_starts(self) -> tuple[dict[int, Value], Value]:
-        """Return the starts of a vector of windows as i32, and the in-bounds mask; others are undefined."""
+        """Emit the start indices of a vector of windows: i32 by operand dimension, and an in-bounds mask.
+
+        The starts of windows out of bounds are undefined.
+        """
         e = self.e
         starts: dict[int, Value] = {}
         inside = e.function.constant(I1.vector(e.lanes), 1)
@@ -71,7 +80,7 @@ class Update:
         return starts, inside
 
     def inside(self, starts: dict[int, Value]) -> Value | None:
-        """Return the condition that a window lies entirely inside the operand; None if it always does."""
+        """Emit the condition that a window lies entirely inside the operand; None if it always does."""
         dimensions, sizes = self.results[0].dimensions, self.window_sizes()
         condition: Value | None = None
         for d, start in starts.items():
@@ -80,7 +89,7 @@ class Update:
         return condition
 
     def window_sizes(self) -> list[int]:
-        """Return the size of a window in every dimension of the operand."""
+        """Return the size of a window in each dimension of the operand."""
         operation = self.operation
         dropped = (*operation.inserted_window_dims, *operation.input_batching_dims)
         windows = operation.update_window_dims
@@ -110,7 +119,7 @@ class Update:
         return tuple(indices)
 
     def run(self, starts: dict[int, Value]) -> None:
-        """Emit the update: load the old elements, combine them with the updates, store the results."""
+        """Emit the update of the current element: load, combine and store, in place for every result."""
         e, position = self.e, self.place(starts)
         here = tuple(Index.of(v) for v in self.variables)
         updates = self.i.operands[self.count + 1 :]

@@ -42,7 +42,10 @@ whose rows are in separate pages. One at a time took 1.7 times as long for 2048 
 
 
 def transposed(vectors: Sequence[Value]) -> list[Value]:
-    """Transpose as many vectors as lanes, a power of two: lane j of vector i becomes lane i of vector j."""
+    """Emit the transposition of a square of vectors: lane j of vector i becomes lane i of vector j.
+
+    There are as many vectors as lanes, a power of two.
+    """
     count = len(vectors)
     current = list(vectors)
     distance = count // 2
@@ -62,12 +65,12 @@ def transposed(vectors: Sequence[Value]) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class TransposeTiling:
-    """A square tile of two loops.
+    """A square tile of the iterations of two loops.
 
     Attributes:
-        across: the loop along which operands are contiguous.
+        across: the loop along which operands are contiguous in memory.
         lane: the innermost loop, along which results are contiguous.
-        size: rows of the tile.
+        size: number of iterations of each loop in a tile.
     """
 
     across: Variable
@@ -76,7 +79,10 @@ class TransposeTiling:
 
 
 def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
-    """Emit the kernel of a plan over elements: in tiles, narrow rows, or vectors."""
+    """Emit the kernel that loops over the elements of a plan's results.
+
+    Its form is chosen here: transposed tiles, lanes along narrow rows, or vectors along the innermost loop.
+    """
     parts, space, repeats = plan.parts, plan.space, not plan.in_place
     if space is None:
         space = planned_space(parts.inputs, parts.roots, parts.members)
@@ -91,7 +97,10 @@ def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKer
 
 
 def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
-    """Return the tile of a kernel; None if its loads are contiguous already, or in no loop."""
+    """Return the tile with which a kernel should transpose its loads.
+
+    Returns None if loads along the innermost loop are contiguous already, or along no single other loop.
+    """
     members = parts.members
     if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):
         return None
@@ -113,11 +122,11 @@ def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
 
 
 class TiledElements(Elements):
-    """Loads elements, from a transposed tile where possible.
+    """Emits elements of arrays and expressions; inside a tile, loads them from a transposed square.
 
     Attributes:
-        start: first iteration of the tile's other loop; None outside of tiles.
-        row: the row of the tile being computed.
+        start: value of the loop ``across`` at the tile's first row; None outside of tiles.
+        row: number of the row of the tile for which code is being emitted.
     """
 
     def __init__(
@@ -131,14 +140,14 @@ class TiledElements(Elements):
 
     @contextmanager
     def tile(self, start: Value) -> Generator[None]:
-        """Redirect loads to tiles inside the ``with`` statement."""
+        """Make loads emitted inside the ``with`` use transposed tiles that begin at row ``start``."""
         self.start = start
         self._tiles.clear()
         yield
         self.start = None
 
     def load(self, view: View, indices: Indices, *, of: HloInstruction | None = None) -> Element:
-        """Load the element of an array in memory."""
+        """Emit the load of an array element, from a tile if the array is contiguous along loop ``across``."""
         linear = linearize(indices, view.dimensions)
         terms = dict(linear.terms)
         apart = terms.get(self.tiling.lane, 0) not in (0, 1)
@@ -153,7 +162,7 @@ class TiledElements(Elements):
         return self._tiles[key][self.row]
 
     def _load_tile(self, view: View, base: Index, step: int) -> list[Element]:
-        """Return the vectors along the lanes for every row of the tile."""
+        """Emit the loads of a square tile and its transposition; return a vector for each row."""
         f, size = self.function, self.tiling.size
         assert self.start is not None
         first = self.parts(base)[0] + self.start
@@ -175,7 +184,7 @@ def _part(kind: ElementType) -> Type:
 
 
 def _tile_type(kind: ElementType) -> Type:
-    """Return the integer type with which a tile moves an element; a complex number is one integer."""
+    """Return the type with which a tile moves an element: for a complex number a single integer."""
     return I64 if kind.is_complex else storage_type(kind)
 
 
@@ -187,7 +196,7 @@ def _element(vector: Value, kind: ElementType) -> Element:
 
 
 class _TiledKernel:
-    """Emits a kernel in tiles."""
+    """Emits a kernel over elements of results whose loads are transposed tile by tile."""
 
     def __init__(
         self,
@@ -225,7 +234,10 @@ class _TiledKernel:
         return LoopKernel(self.name, first.trips, grain, self.work, f"tiles of {self.tiling.size}")
 
     def nest(self, variables: list[Variable], low: Value, high: Value, tiled: bool = False) -> None:
-        """Emit nested loops over variables, the first one in a range, around the innermost one."""
+        """Emit nested loops over ``variables``, the first one over [low, high), and the innermost loop.
+
+        ``tiled`` says that the iterations of the enclosing loops belong to whole tiles.
+        """
         if not variables:
             self.innermost(tiled)
             return
@@ -245,21 +257,21 @@ class _TiledKernel:
             self.loop(first, tiled_end, high, 1, lambda: self.nest(inner, zero, limit, False))
 
     def loop(self, variable: Variable, low: Value, high: Value, step: int, body: Callable[[], None]) -> None:
-        """Emit a loop over a variable."""
+        """Emit a loop over a variable around the code that ``body`` emits."""
         with self.f.loop(low, high, step) as loop, self.e.scope():
             variable.value = loop.index
             body()
         variable.value = None
 
     def stacks(self, low: Value, high: Value) -> None:
-        """Emit loops over stacks of tiles."""
+        """Emit the loops over tiles in rows [low, high): `STACKED` tiles down, then the tiles beside them."""
         across, size = self.tiling.across, self.tiling.size
         with self.f.loop(low, high, STACKED * size) as loop, self.e.scope():
             end = self.f.intrinsic("smin", loop.index + STACKED * size, high)
             self.lanes(loop.index, end, lambda: self.loop(across, loop.index, end, size, self.tile))
 
     def innermost(self, tiled: bool) -> None:
-        """Emit the loop over vectors of results."""
+        """Emit the loop over vectors of results, as tiles if ``tiled``."""
         if not tiled:
             loop_nest(self.e, [self.tiling.lane], self.body, repeats=self.repeats)
             return
@@ -269,7 +281,10 @@ class _TiledKernel:
         self.tiling.across.value = start
 
     def lanes(self, low: Value, high: Value, tiles: Callable[[], None]) -> None:
-        """Emit a loop over the lanes of tiles, and the remainder of the lanes for a range of rows."""
+        """Emit a loop that calls ``tiles`` for whole tiles along the lanes, then the remaining lanes.
+
+        The remaining lanes are vectors in the rows [low, high), without tiles.
+        """
         lane, size = self.tiling.lane, self.tiling.size
         tiled_end = lane.trips // size * size
         lane.is_lane = True
@@ -281,7 +296,7 @@ class _TiledKernel:
                 vector_loop(self.e, lane, last, limit, self.body, exact=False, repeats=self.repeats)
 
     def tile(self) -> None:
-        """Emit all rows of one tile."""
+        """Emit one tile, its rows unrolled."""
         start = self.tiling.across.value
         assert isinstance(start, Value)
         with self.e.tile(start):
@@ -293,7 +308,7 @@ class _TiledKernel:
         self.tiling.across.value = start
 
     def body(self) -> None:
-        """Emit one vector of every result."""
+        """Emit the computation and store of one vector of every result."""
         values = root_values(self.e, self.roots, self.space.indices)
         for target, value in zip(self.targets, values, strict=True):
             self.e.store(target, self.space.indices, value)

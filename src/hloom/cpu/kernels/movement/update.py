@@ -27,7 +27,11 @@ from hloom.plan.space import split_space
 
 @KERNELS.register("dynamic-update-slice")
 def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Store the update into the operand's buffer, after a copy if the operand must be preserved."""
+    """Emit a dynamic-update-slice in place: store the update into the operand's buffer.
+
+    The operand is copied first if it must be preserved. A fusion that ends in another operation, or computes
+    the operand, becomes a loop over elements.
+    """
     i = plan.instruction
     update = plan.hero
     if update is not plan.parts.members[-1]:
@@ -47,9 +51,9 @@ def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _source(i: HloInstruction, update: HloInstruction) -> HloInstruction | None:
-    """Return the array that a dynamic-update-slice changes, as an instruction outside of the fusion ``i``.
+    """Return the array that a dynamic-update-slice changes: an operand of ``i``, the fusion around it.
 
-    ``i`` may be the update itself. Returns None if the fusion computes the array.
+    ``i`` may be ``update`` itself. Returns None if the fusion computes the array.
     """
     changed = update.operands[0]
     if i is update:

@@ -37,19 +37,20 @@ VECTORS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Cumulative:
-    """A scan along an axis.
+    """A reduce-window that is a scan (prefix reduction) along one dimension.
 
-    Results and elements are numbered in scan order. Result number o combines the elements before
-    o + ahead.
+    Results and elements are numbered in scan order. Result number o combines the elements before o + ahead.
 
     Attributes:
-        axis: the axis.
+        axis: the scanned dimension.
         size: the number of elements along it.
         results: the number of results along it.
-        ahead: 1 where each result includes its own element.
-        backward: the scan starts at the last element.
-        flipped: windows combine their last element first.
-        grouped: the combiner is associative, so that elements may be combined before the prefix is known.
+        ahead: 1 if each result includes its own element (an inclusive scan), 0 if it does not; other values
+            if the window is padded otherwise.
+        backward: whether the scan starts at the last element.
+        flipped: whether windows combine their last element first (window reversal).
+        grouped: whether the combiner is associative, so that elements may be combined before the prefix is
+            known.
     """
 
     axis: int
@@ -66,7 +67,7 @@ class Cumulative:
 
 
 def cumulative_of(i: HloInstruction) -> Cumulative | None:
-    """Return a reduce-window as a scan; None if it is not one."""
+    """Return the scan that a reduce-window is; None if it is not a scan."""
     window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
     wide = [axis for axis, d in enumerate(window) if d.size > 1]
@@ -101,8 +102,8 @@ def may_skip_padding(
 ) -> bool:
     """Return whether windows may leave out the padding, which holds the initial values.
 
-    The initial values must be idempotent under the combiner. Padding after elements, moreover, has no effect
-    only if values may be combined in any order.
+    The initial values must be idempotent under the combiner. Unless the combiner may combine values in any
+    order, windows must also combine their padding before their elements.
     """
     combiner = Combiner(computation)
     if not combiner.uniform:
@@ -133,7 +134,7 @@ def _begins_with_padding(window: Sequence[WindowDimension]) -> bool:
 
 
 def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulative) -> LoopKernel:
-    """Emit the kernel (operands..., initial values..., results..., begin, end)."""
+    """Emit the kernel (operands..., initial values..., results..., begin, end) of a scan."""
     leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     f, views, begin, end = begin_kernel(module, name, [*(o.shape for o in i.operands), *leaves])
     lines = Lines.of(leaves[0].dimensions, scan.axis, i.operands)
@@ -159,7 +160,11 @@ def _register_lanes(i: HloInstruction, size: int) -> int:
 
 
 class _Scan(ABC):
-    """Base of the emitters of scans: what both assignments of lanes have in common."""
+    """Base of the emitters of scans.
+
+    Subclasses have neighboring lines in the lanes (a line has all elements along the scanned dimension), or
+    the elements of one line.
+    """
 
     def __init__(self, e: Elements, i: HloInstruction, scan: Cumulative, views: Sequence[View]) -> None:
         self.e, self.f, self.scan = e, e.function, scan
@@ -171,45 +176,51 @@ class _Scan(ABC):
         self.starts_with_init = self.first_is_low or self.combiner.free
 
     def prepare(self) -> None:
-        """Load the initial values."""
+        """Emit the loads of the initial values, and convert them to accumulators."""
         loaded = [spread(self.e, self.e.load(v, ())) for v in self.inits]
         self.init = self.combiner.starts(loaded, [v.element_type for v in self.inits])
 
     def load(self, place: Place, at: Index) -> list[Element]:
-        """Load the elements at a position in memory order."""
+        """Emit the loads of every operand's element at position ``at`` of a line, in memory order."""
         index = place(at)
         values = [self.e.load(v, index) for v in self.operands]
         lifted = self.combiner.lift(values, [v.element_type for v in self.operands])
         return [spread(self.e, x) for x in lifted]
 
     def store(self, place: Place, at: Index, values: Sequence[Element]) -> None:
-        """Store results at a position in memory order."""
+        """Emit the stores of accumulators as results at position ``at`` of a line, in memory order.
+
+        Combines the initial values with them first, unless the scan started from these.
+        """
         if not self.starts_with_init:
             values = self.combiner.combine(self.e, self.init, values)
         self.put(place, at, values)
 
     def put(self, place: Place, at: Index, values: Sequence[Element]) -> None:
-        """Store complete accumulators at a position in memory order."""
+        """Emit the stores of accumulators that include the initial values at position ``at`` of a line."""
         index = place(at)
         values_stored = self.combiner.lower(values, [v.element_type for v in self.results])
         for view, value in zip(self.results, values_stored, strict=True):
             self.e.store(view, index, spread(self.e, value))
 
     def join(self, earlier: Sequence[Element], later: Sequence[Element]) -> list[Element]:
-        """Combine the values of earlier and later elements of the scan."""
+        """Emit the combination of earlier and later elements of the scan, in the combiner's operand order."""
         first, second = (earlier, later) if self.first_is_low else (later, earlier)
         return [spread(self.e, x) for x in self.combiner.combine(self.e, first, second)]
 
     @abstractmethod
     def line(self, place: Place) -> None:
-        """Emit the scan of one line."""
+        """Emit the scan of one line; ``place`` maps a position in the line to an array index."""
 
 
 class _StepByStep(_Scan):
-    """Scans one element per iteration; lanes are neighboring lines."""
+    """Emits scans with one element per iteration; the lanes are neighboring lines."""
 
     def line(self, place: Place) -> None:
-        """Emit the results before the first element, with an element each, after the last element."""
+        """Emit a line in three loops: results before its first element, one per element, after the last.
+
+        Elements that the first result includes are combined before these loops.
+        """
         scan = self.scan
         before = min(max(scan.ahead - 1, 0), scan.size)
         early = min(max(1 - scan.ahead, 0), scan.results)
@@ -223,9 +234,10 @@ class _StepByStep(_Scan):
     def _steps(
         self, place: Place, low: int, high: int, state: list[Element] | None, ahead: int | None
     ) -> list[Element] | None:
-        """Combine the elements [low, high) into the state; return the new state.
+        """Emit a loop that combines the elements [low, high) into ``state``; return the new state.
 
-        If ``ahead`` is not None, the numbers are those of results, each of which is stored.
+        A ``state`` of None has no elements. If ``ahead`` is not None, [low, high) are numbers of results,
+        each of which is stored after combining element number + ahead.
         """
         if low >= high:
             return state
@@ -250,7 +262,7 @@ class _StepByStep(_Scan):
         return joined
 
     def _repeat(self, place: Place, low: int, high: int, state: list[Element] | None) -> None:
-        """Store equal results: initial values as long as no element has been combined."""
+        """Emit a loop that stores equal results [low, high): ``state``, or initial values if it is None."""
         number = Variable(max(high, 1), "s")
         with self.f.loop(low, high) as loop, self.e.scope():
             number.value = loop.index
@@ -265,13 +277,14 @@ class _StepByStep(_Scan):
 
 
 class _InRegisters(_Scan):
-    """Scans vectors along the line: log2(lanes) shifted combinations, then one with the prefix.
+    """Emits scans with the elements of one line in the lanes.
 
-    The prefix of rounded sums is carried with the sum of its rounding errors.
+    A vector is scanned by log2(lanes) shifted combinations, and then combined with the prefix. The prefix of
+    a floating-point sum is carried with the sum of its rounding errors.
     """
 
     def line(self, place: Place) -> None:
-        """Emit whole blocks of several vectors, then the remaining elements."""
+        """Emit a loop over blocks of several vectors, then the remaining elements."""
         size, lanes = self.scan.size, self.e.lanes
         block = lanes * min(VECTORS, size // lanes)
         full_end = size // block * block
@@ -291,11 +304,15 @@ class _InRegisters(_Scan):
             self._block(place, self.f.constant(I64, start), size - full_end, carry)
 
     def _base(self, done: Value, block: int) -> Value:
-        """Return the position in memory of the block after a number of scanned elements."""
+        """Return the position in memory of the next block after ``done`` elements in scan order."""
         return self.f.constant(I64, self.scan.size - block) - done if self.scan.backward else done
 
     def _block(self, place: Place, base: Value, count: int, carry: list[Element] | None) -> list[Element]:
-        """Scan some elements; return the prefix for the next block, and the error of a rounded sum."""
+        """Emit the scan of ``count`` elements from position ``base`` on; return the carry for the next block.
+
+        A carry is the prefix, followed by its error if it is a floating-point sum; None before the first
+        element.
+        """
         e, lanes = self.e, self.e.lanes
         starts = range(0, count, lanes)
         places: list[Index] = []
@@ -330,14 +347,17 @@ class _InRegisters(_Scan):
         return [self.f.constant(flatten(self.init)[0].type, 0.0)] if self._is_rounded_sum else []
 
     def _rounded(self, carry: list[Element]) -> list[Element]:
-        """Return the prefix that is nearest to a carried sum and its error; the sum without one may be -0."""
+        """Return the prefix of a carry, with the error of a floating-point sum added to it.
+
+        An error of 0 is not added, so that a sum of -0 stays.
+        """
         if not self._is_rounded_sum:
             return carry
         high, error = flatten(carry)
         return [error.compare("oeq", 0.0).select(high, high + error)]
 
     def _advanced(self, carry: list[Element] | None, total: list[Element]) -> list[Element]:
-        """Return the prefix after a block, from that before it and the block's total."""
+        """Emit the carry after a block: ``carry`` (prefix and error) combined with the block's total."""
         if carry is None:
             return [*total, *self._errors()]
         if not self._is_rounded_sum:
@@ -352,12 +372,12 @@ class _InRegisters(_Scan):
         return self.f.constant(I1.vector(self.e.lanes), [int(lane < count) for lane in range(self.e.lanes)])
 
     def _total(self, scanned: Sequence[Element]) -> list[Element]:
-        """Broadcast the last lane in scan order to every lane."""
+        """Emit the broadcast of the lane that is last in scan order to every lane."""
         lanes = self.e.lanes
         return [_shuffled(x, [0 if self.scan.backward else lanes - 1] * lanes) for x in scanned]
 
     def _local(self, values: list[Element], valid: int) -> list[Element]:
-        """Scan one vector by itself, with a number of valid lanes."""
+        """Emit the scan of one vector by itself, whose first ``valid`` lanes have elements."""
         lanes, backward = self.e.lanes, self.scan.backward
         kind = self.combiner.accumulators[0]
         neutral = neutral_element(self.combiner.computation, kind) if len(values) == 1 else None
@@ -382,7 +402,7 @@ class _InRegisters(_Scan):
 
 
 def _shuffled(element: Element, lanes: Sequence[int], other: Element | None = None) -> Element:
-    """Shuffle the lanes of an element; lane numbers from its width on select from ``other``."""
+    """Emit a shuffle of an element's lanes; lane numbers from its lane count on select from ``other``."""
     if isinstance(element, tuple):
         second = other if isinstance(other, tuple) else (None, None)
         return element[0].shuffle(lanes, second[0]), element[1].shuffle(lanes, second[1])

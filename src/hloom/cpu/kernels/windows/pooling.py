@@ -33,7 +33,7 @@ WRITTEN_OUT: Final = 32
 
 
 def is_pooling(i: HloInstruction) -> bool:
-    """Return whether windows can leave out the padding, and neighboring windows can fill vectors."""
+    """Return whether a reduce-window has padding, may skip it, and has enough windows to fill vectors."""
     window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
     shape = i.operands[0].shape
@@ -50,7 +50,7 @@ def is_pooling(i: HloInstruction) -> bool:
 
 
 def _axes(i: HloInstruction) -> list[StrideAxis]:
-    """Return positions and window elements of every dimension."""
+    """Return the positions and window elements of a reduce-window along each dimension."""
     window = operation_of(i, ReduceWindow).window
     results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
     return [
@@ -62,13 +62,13 @@ def _axes(i: HloInstruction) -> list[StrideAxis]:
 
 
 def emit_pooling(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (operands..., initial values..., results..., begin, end)."""
+    """Emit the kernel (operands..., initial values..., results..., begin, end) of a padded reduce-window."""
     pool = _Pool(module, name, i)
     return pool.emit()
 
 
 class _Pool:
-    """Emits the kernel."""
+    """Emits the kernel of a padded reduce-window, with neighboring windows in the lanes."""
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.name, self.axes = name, _axes(i)
@@ -99,7 +99,10 @@ class _Pool:
         return LoopKernel(self.name, trips, 1, work, lanes_text(self.vectors.lanes))
 
     def _line(self, at: list[Index]) -> None:
-        """Emit all positions along the minor dimension: interior vectors, and both ends."""
+        """Emit all windows along the minor dimension: vectors of interior windows, then both ends.
+
+        ``at`` are the positions along the other dimensions.
+        """
         self.ranges: list[tuple[Value | int, Value | int]] = []
         self.whole: Value | None = None
         for axis, index in zip(self.axes, at, strict=False):
@@ -123,7 +126,7 @@ class _Pool:
                 self._position(self.scalars, [*at, Index(position)], minor.taps_inside(position))
 
     def _vectors(self, at: list[Index], first: int, last: int) -> None:
-        """Emit interior positions; the last vector overlaps its predecessor instead of a masked tail."""
+        """Emit the interior windows [first, last) as vectors; the last vector overlaps its predecessor."""
         f, e, count = self.f, self.vectors, last - first
         lane = Variable(count, "p")
         lane.is_lane = True
@@ -133,7 +136,10 @@ class _Pool:
             self._position(e, [*at, Index.of(lane) + first], range(self.axes[-1].taps))
 
     def _position(self, e: Elements, at: Sequence[Index], taps: range) -> None:
-        """Emit a position, or a vector of positions, with some taps along the minor dimension."""
+        """Emit the window, or the vector of windows, at position ``at``.
+
+        ``taps`` are its elements along the minor dimension.
+        """
         if math.prod(axis.taps for axis in self.axes) > WRITTEN_OUT:
             self._store(e, at, self._looped(e, at, taps))
             return
@@ -146,14 +152,21 @@ class _Pool:
             self._store(e, at, self._looped(e, at, taps))
 
     def _written_out(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
-        """Emit a window that is inside the base, except perhaps along the lanes, as unrolled code."""
+        """Emit the unrolled reduction of a window that is inside the base; return the accumulators.
+
+        Along the minor dimension, lanes may be in the padding. ``minor`` are the window elements along the
+        minor dimension.
+        """
         accumulators = [spread(e, x) for x in self.start]
         for taps in itertools.product(*(range(axis.taps) for axis in self.axes[:-1]), minor):
             accumulators = self._step(e, at, [Index(tap) for tap in taps], accumulators)
         return accumulators
 
     def _looped(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
-        """Emit loops over the elements of a window that are inside the base."""
+        """Emit loops that reduce the window elements inside the base; return the accumulators.
+
+        ``minor`` are the window elements along the minor dimension.
+        """
         bounds = [*self.ranges, (minor.start, minor.stop)]
         variables = [Variable(axis.taps, "w") for axis in self.axes]
 
@@ -173,7 +186,10 @@ class _Pool:
     def _step(
         self, e: Elements, at: Sequence[Index], taps: Sequence[Index], state: list[Element]
     ) -> list[Element]:
-        """Combine one element of the window."""
+        """Emit the combination of ``state`` with the window element ``taps``; return the new state.
+
+        Lanes in the padding combine the initial value, which has no effect.
+        """
         places = tuple(
             p * axis.step + tap * axis.dilation + -axis.low
             for axis, p, tap in zip(self.axes, at, taps, strict=True)

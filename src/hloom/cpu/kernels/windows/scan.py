@@ -26,7 +26,7 @@ from hloom.plan.kernel import KernelPlan
 
 @KERNELS.register("scan")
 def emit_scan(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a loop for an elementwise step; the host evaluates other scans that the expander leaves."""
+    """Emit a kernel for a scan with an elementwise step, and its call; the host evaluates other scans."""
     i = plan.instruction
     if not is_elementwise(i):
         KERNELS[HOST].emit(program, plan)
@@ -38,7 +38,10 @@ def emit_scan(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (inputs..., carries..., outputs..., last carries..., begin, end) over lines."""
+    """Emit the kernel (inputs..., initial carries..., outputs..., final carries..., begin, end) over lines.
+
+    A line has all elements along the scanned dimension.
+    """
     parts = parts_of(i)
     shapes = [*(o.shape for o in i.operands), *parts.outputs, *parts.last]
     f, views, begin, end = begin_kernel(module, name, shapes)
@@ -54,7 +57,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Walk:
-    """Emits one line, or a vector of neighboring lines."""
+    """Emits the scan of one line (all elements along the scanned dimension), or of a vector of lines."""
 
     def __init__(self, e: Elements, i: HloInstruction, parts: Parts, views: Sequence[View]) -> None:
         self.e, self.parts = e, parts
@@ -65,7 +68,10 @@ class _Walk:
         self.outputs, self.last = views[-carries - outputs :][:outputs], views[len(views) - carries :]
 
     def line(self, place: Place) -> None:
-        """Emit all steps, then store the last carries."""
+        """Emit the loop over the steps of a line, with carries in registers, then store the final carries.
+
+        ``place`` maps a position in the line to an array index.
+        """
         e, f = self.e, self.e.function
         number = Variable(max(self.parts.steps, 1), "s")
         at = Index.of(number) * -1 + (self.parts.steps - 1) if self.reverse else Index.of(number)

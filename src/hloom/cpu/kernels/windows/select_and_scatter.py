@@ -37,7 +37,10 @@ WIDE: Final = 64
 
 @KERNELS.register("select-and-scatter")
 def emit_select_and_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Fill the result with the initial value unless windows store every element, then run the windows."""
+    """Emit a select-and-scatter: a kernel that fills the result, and one that runs the windows.
+
+    The result is not filled if windows store every element.
+    """
     i = plan.instruction
     _, source, initial = i.operands
     if not i.shape.element_count:
@@ -51,12 +54,12 @@ def emit_select_and_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _window(i: HloInstruction) -> list[WindowDimension]:
-    """Return the dimensions of the window; select-and-scatter has no window reversal."""
+    """Return the dimensions of the window of a select-and-scatter, without window reversal."""
     return [replace(d, window_reversal=False) for d in operation_of(i, SelectAndScatter).window]
 
 
 def untouched(d: WindowDimension, windows: int, size: int) -> bool:
-    """Return whether windows are single elements along a dimension, and distinct ones inside the operand."""
+    """Return whether windows along a dimension are single, distinct elements inside the operand."""
     plain = d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
     return plain and windows <= size
 
@@ -67,7 +70,7 @@ def apart(d: WindowDimension) -> bool:
 
 
 def _covered(i: HloInstruction) -> bool:
-    """Return whether every element is stored by exactly one window."""
+    """Return whether every element of the result is stored by exactly one window."""
     return all(
         apart(d)
         and d.window_dilation == 1
@@ -79,7 +82,7 @@ def _covered(i: HloInstruction) -> bool:
 
 
 def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (initial value, result, begin, end) that fills the result."""
+    """Emit the kernel (initial value, result, begin, end) that fills the result with the initial value."""
     initial = i.operands[2]
     count = i.shape.element_count
     f, (source, target), begin, end = begin_kernel(module, name, [initial.shape, i.shape])
@@ -101,7 +104,7 @@ def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Windows:
-    """Emits the kernel (operand, source, initial value, result, begin, end) over all windows."""
+    """Emits the kernel (operand, source, initial value, result, begin, end) that runs all windows."""
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.i, self.name = i, name
@@ -127,7 +130,7 @@ class _Windows:
         return self.positions[-1] if self.side_by_side or alone else None
 
     def _is_side_by_side(self) -> bool:
-        """Return whether windows are contiguous along the minor dimension."""
+        """Return whether windows are adjacent along the minor dimension, so that lanes can be windows."""
         if not self.window or self.result.element_type.is_complex:
             return False
         d, positions = self.window[-1], self.positions[-1].extent
@@ -160,7 +163,7 @@ class _Windows:
         return LoopKernel(self.name, trips, 1, work, form)
 
     def _vectors(self, lane: Variable) -> None:
-        """Emit positions along the minor dimension; the last vector overlaps its predecessor, unmasked."""
+        """Emit the loop over vectors of windows along ``lane``; the last vector overlaps its predecessor."""
         f, lanes = self.f, self.e.lanes
         lane.is_lane = True
         with f.loop(0, -(-lane.trips // lanes) * lanes, lanes) as loop, self.e.scope():
@@ -196,7 +199,14 @@ class _Windows:
     def _written_out(
         self, table: Sequence[Sequence[tuple[Index, Value | None]]], value: Element, *, whole: bool
     ) -> None:
-        """Unroll the elements of a small window; ``whole``: no element is in the padding."""
+        """Emit the selection and scatter of one window, unrolled.
+
+        Args:
+            table: for each dimension, (index, condition that it is inside the operand) of each window
+                element.
+            value: the element of the source.
+            whole: whether the window is inside the operand, so that no condition is tested.
+        """
         places: list[tuple[Indices, Value | None]] = []
         for entries in itertools.product(*table):
             inside: Value | None = None
@@ -218,7 +228,15 @@ class _Windows:
     def _put_row(
         self, place: Indices, inside: Value | None, number: int, state: list[Element], value: Element
     ) -> None:
-        """Store one row of adjacent windows: the selected elements, and initial values elsewhere."""
+        """Emit the store of one row of adjacent windows: sources at selected elements, else initial values.
+
+        Args:
+            place: the result index of the row's first element.
+            inside: the condition that the row is inside the operand; None if it always is.
+            number: the number in the window of the row's first element.
+            state: the selection (see `_none`).
+            value: the elements of the source.
+        """
         e, f, step = self.e, self.f, self.window[-1].size
         kind = self.result.element_type
         selected = state[0]
@@ -235,7 +253,7 @@ class _Windows:
             f.store(_interleaved(rows), f.offset(self.result.pointer, scalar, rows[0].type.scalar))
 
     def _looped(self, at: Sequence[Index], value: Element) -> None:
-        """Emit a large window: a loop nest that selects, and one that scatters."""
+        """Emit a window as two loop nests: one that selects an element, and one that scatters to it."""
         sizes = [d.size for d in self.window]
         variables = [Variable(size, "w") for size in sizes]
         looped = [v for v in variables if v.extent != 1]
@@ -264,7 +282,10 @@ class _Windows:
         nested_reduction(self.e, looped, [], scatter)
 
     def _none(self) -> list[Element]:
-        """Return the state (index of the selected element in the window, its value) before any selection."""
+        """Return the selection before any element: (number of the selected element in the window, its value).
+
+        The number is -1 as long as no element is selected.
+        """
         e = self.e
         number = self.f.constant(I32.vector(e.lanes), -1)
         return [number, constant(self.f, self.select_type, 0, e.lanes)]
@@ -272,7 +293,13 @@ class _Windows:
     def _challenge(
         self, state: list[Element], place: Indices, inside: Value | None, number: Value, *, first: bool
     ) -> list[Element]:
-        """Choose between the element selected so far and the element at a position."""
+        """Emit the choice between the selected element (``state``) and the element at ``place``.
+
+        Args:
+            inside: the condition that ``place`` is inside the operand; None if it always is.
+            number: the number of the new element in the window.
+            first: whether it is the first element, which is selected without comparison.
+        """
         e = self.e
         with e.masked(inside):
             loaded = e.load(self.operand, place)
@@ -289,7 +316,10 @@ class _Windows:
     def _put(
         self, place: Indices, inside: Value | None, number: Value, state: list[Element], value: Element
     ) -> None:
-        """Combine the source's element into a position, in the lanes that selected this position."""
+        """Emit the combination of the source's ``value`` into ``place``, in the lanes that selected it.
+
+        ``number`` is the number in the window of the element at ``place``, ``state`` the selection.
+        """
         e = self.e
         assert isinstance(state[0], Value)
         hit = state[0].compare("eq", e.wide(number))
@@ -302,7 +332,7 @@ class _Windows:
 
 
 def _interleaved(rows: Sequence[Value]) -> Value:
-    """Interleave vectors: the first lanes of all, then the second ones, and so on."""
+    """Emit the interleaving of vectors: lane 0 of each, then lane 1 of each, and so on; return one vector."""
     count, lanes = len(rows), rows[0].type.lanes
     wide = lanes * count
     interleaved = rows[0].shuffle([lane // count if lane % count == 0 else -1 for lane in range(wide)])

@@ -11,7 +11,7 @@ from hloom.plan.kernel import KernelPlan
 
 @KERNELS.register("reduce-window")
 def emit_reduce_window(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a scan for cumulative windows, else a loop over elements."""
+    """Emit a reduce-window as a scan if its windows are cumulative, as pooling if padded, else as a loop."""
     i = plan.instruction
     scan = cumulative_of(i)
     targets = [program.pointer(i, index) for index, _ in leaves(i.shape)]
