@@ -152,12 +152,13 @@ class _Bits:
         return element & ((1 << self.layout.random_bits) - 1) if self.layout.random_bits < 8 else element
 
     def write_together(self, words: Sequence[Value], start: Value, counter: Value, end: Value) -> None:
-        """Emit the store of a vector of counters' words, with the words of each counter side by side.
+        """Emit the store of the words of a vector of counters, with those of each counter side by side.
 
         Args:
             words: a vector for each word of a counter.
             start: index in the result of the row's first element.
-            counter, end: number in the row of the first counter, and of the end of the row's range.
+            counter: number in the row of the first counter.
+            end: number in the row after the last counter to store.
         """
         f, count = self.f, len(words)
         kind = words[0].type.scalar

@@ -245,7 +245,7 @@ def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """Return the operand of ``i`` that is ``operand`` of the convolution ``member``.
+    """Return the operand of ``i`` that the convolution ``member`` has as its operand ``operand``.
 
     ``member`` is ``i`` itself, or an instruction of the fusion ``i`` whose operands are fusion parameters.
     """

@@ -319,7 +319,9 @@ class Tiles:
         return sums
 
     def _loops(self, taps: tuple[int, int] | None, *, without_rows: bool = False) -> Loops:
-        """Return the loops over the taps of a tile; loops over contiguous taps are merged.
+        """Return the loops over the taps of a tile, outermost first; loops over contiguous taps are merged.
+
+        A loop is (low, high, step in bytes in the base, step in bytes in the filter).
 
         Args:
             taps: the range of taps along the row axis of the tile; None for all.
@@ -432,9 +434,10 @@ class Tiles:
             epilogue.store(*at, value)
 
     def _place(self, axes: Sequence[Index], row: Value, column: Value) -> tuple[Elements, Indices]:
-        """Return (emitter, index in the result) for the vector of sums at a row and a first output feature.
+        """Return (emitter, result index) for the sums of a row and the output features from ``column`` on.
 
-        The emitter masks the lanes beyond the last output feature.
+        The emitter masks the lanes beyond the last output feature. ``axes`` are the positions along the other
+        axes.
         """
         phase, tiling = self.phase, self.tiling
         e = Elements(Function.of(column), tiling.lanes, {})

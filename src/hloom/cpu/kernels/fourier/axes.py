@@ -33,13 +33,13 @@ class AxisTransform:
 
     Attributes:
         part: the type of a real or imaginary part, f32 or f64.
-        length: number of complex elements of a transform.
+        length: number of elements of a transform.
         outer, inner: products of the dimensions before and after the transformed one.
         inverse: whether the transform is inverse: exchange real and imaginary parts, and divide by the
             length.
         source: form of the operand: ``complex``; ``real``; ``half``, the non-redundant half of a Hermitian
-            spectrum; or ``spectrum``, the length + 1 elements of the spectrum of the real signal whose pairs
-            of neighbors are the complex elements.
+            spectrum; or ``spectrum``, the length + 1 stored elements of the spectrum of a real signal, if the
+            elements of the transform are pairs of neighbors of this signal.
         target: form of the result, one of the same names.
         vector_bytes: bytes of a vector.
     """
@@ -81,9 +81,9 @@ class AxisTransform:
 def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
     """Return the one-dimensional transforms of an fft, in execution order.
 
-    The order of additions depends on the number of lanes. The first pass along lanes keeps as many vectors as
-    a vector has lanes in registers: with AVX2 8, which takes half the time of 16 vectors of two registers
-    each.
+    Vectors have 32 bytes if the target's vectors of partial sums have, else 64: the number of lanes
+    determines the order of additions, and the first pass keeps as many vectors in registers as a vector has
+    lanes.
     """
     vector_bytes = 32 if machine.partial_sum_bytes == 32 else 64
     operation = operation_of(i, Fft)
@@ -104,10 +104,10 @@ def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
 
 
 def _of_pairs(axis: AxisTransform) -> AxisTransform:
-    """Return the half-length transform of pairs by which to compute a real transform.
+    """Return the half-length complex transform, of pairs of neighbors, that computes a real transform.
 
-    Returns ``axis`` unchanged if it is not real, odd or short, or could have its lanes along the transform at
-    its full length only.
+    Returns ``axis`` unchanged if it is complex, of odd length or short, or if only its full length allows
+    lanes along the transform.
     """
     if axis.length % 2 or axis.length < LEAST_PAIRED or "real" not in (axis.source, axis.target):
         return axis
@@ -153,7 +153,7 @@ def slot_bytes(axis: AxisTransform) -> int:
 
 
 def group_count(axis: AxisTransform) -> int:
-    """Return the number of vectors of transforms: per outer index, unless the dimension is the last one."""
+    """Return the number of vectors of transforms: of each outer index, or of all if ``inner`` is 1."""
     return -(-(axis.outer if axis.inner == 1 else axis.inner) // lanes_of(axis))
 
 

@@ -83,7 +83,7 @@ def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
-    """Emit the kernel (source, target, workspace, begin, end) of the transforms along one dimension."""
+    """Emit the kernel (source, target, workspace, begin, end) of all transforms along one dimension."""
     function = module.function(name, [PTR] * 3 + [I64, I64])
     emitter = _Within(module, function, axis) if axis.within else _SideBySide(module, function, axis)
     trips = emitter.emit()
@@ -193,9 +193,15 @@ class _Transform:
         return store
 
     def vertical_pass(self, n: int, s: int, radix: int, step: int, load: Load, store: Store) -> None:
-        """Emit a Stockham pass of radix ``radix`` whose butterflies take whole vectors as elements.
+        """Emit a Stockham pass of radix ``radix`` over elements that are whole vectors.
 
-        The loops are over p < n / radix and q < s, the latter in steps of ``step``; see the module's formula.
+        With m = n / radix, a butterfly maps the elements q + s (p + m k), k < radix, to q + s (radix p + k).
+
+        Args:
+            n: the length that the earlier passes left.
+            s: the product of the earlier radices.
+            step: the increment of q, which runs from 0 to s; p runs from 0 to m.
+            load, store: emit the accesses of an element.
         """
         f, m = self.f, n // radix
         table = self.table(n, radix, planar=False) if m > 1 else None
@@ -235,8 +241,8 @@ class _SideBySide(_Transform):
     def emit(self) -> int:
         """Emit the kernel's loop over vectors of transforms; return its trip count.
 
-        With scratch memory in the workspace, it is a loop over scratch areas, each used for every
-        ``slots``-th vector.
+        If the scratch memory is in the workspace, the loop is over scratch areas: each iteration runs all
+        vectors of transforms that share one.
         """
         f, axis = self.f, self.axis
         groups = group_count(axis)
@@ -290,7 +296,7 @@ class _SideBySide(_Transform):
             self.join(load)
 
     def join(self, load: Load) -> None:
-        """Emit the loop that joins and stores the spectra of real signals whose pairs were transformed."""
+        """Emit the loop that computes the spectra of real signals from the transforms of their pairs."""
         f, zero = self.f, self.f.constant(I64, 0)
         with f.loop(0, self.n + 1) as loop:
             k, opposite = loop.index, self.n_value - loop.index
@@ -322,7 +328,8 @@ class _SideBySide(_Transform):
     def read_half(self, index: Value) -> Pair:
         """Emit the load of element ``index`` of Hermitian spectra of which only half is stored.
 
-        Elements beyond the half are conjugates; the imaginary parts of the self-conjugate ones are ignored.
+        Elements beyond the half are conjugates of stored ones; the imaginary parts of the real ones are
+        ignored.
         """
         f = self.f
         mirrored = index.compare("sgt", self.n // 2)
@@ -423,8 +430,8 @@ class _Within(_Transform):
     def emit(self) -> int:
         """Emit the kernel's loop over transforms; return its trip count.
 
-        With scratch memory in the workspace, it is a loop over scratch areas, each used for every
-        ``slots``-th transform.
+        If the scratch memory is in the workspace, the loop is over scratch areas: each iteration runs all
+        transforms that share one.
         """
         f = self.f
         if self.on_stack:
@@ -454,7 +461,7 @@ class _Within(_Transform):
             self.join(self.areas[(len(self.radices) - 1) % 2], target)
 
     def join(self, area: Value, target: Value) -> None:
-        """Emit the loop that joins and stores the spectrum of a real signal whose pairs were transformed."""
+        """Emit the loop that computes the spectrum of a real signal from the transform of its pairs."""
         f, lanes, load, zero = self.f, self.lanes, self.reader(area), self.f.constant(I64, 0)
         # The element n - k, before it those back to n - k - lanes + 1.
         opposite = [(1, 0), *((0, lane) for lane in range(lanes - 1, 0, -1))]
@@ -475,7 +482,10 @@ class _Within(_Transform):
         return self.f.load(self.wide, address), self.f.load(self.wide, self.at(address, self.n + 1))
 
     def first_pass(self, source: Value) -> None:
-        """Emit the first pass, with consecutive p in the lanes; transposed, its results are contiguous."""
+        """Emit the first pass, whose radix is the lane count, with consecutive butterflies in the lanes.
+
+        The results are transposed in registers, so that they are contiguous in memory.
+        """
         f, lanes, m = self.f, self.lanes, self.n // self.lanes
         table = self.table(self.n, lanes, planar=True)
         with f.loop(0, m, lanes) as loop:
@@ -495,7 +505,8 @@ class _Within(_Transform):
     def read(self, source: Value, index: Value, ahead: int) -> Pair:
         """Emit the load of a vector of operand elements from number ``index + ahead`` on.
 
-        ``ahead`` is a constant: the offset of one input of the first pass's butterflies.
+        ``ahead`` is a constant: the distance from the first input of the first pass's butterflies to another
+        input.
         """
         f = self.f
         if self.axis.source == "real":

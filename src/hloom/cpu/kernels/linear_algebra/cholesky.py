@@ -200,7 +200,7 @@ class _Large:
         return numbers.compare("slt", limit.cast("trunc", I32).splat(self.lanes))
 
     def run(self) -> None:
-        """Emit the whole factorization: copy the matrix to the result, factor it there, clear or transpose.
+        """Emit the factorization: copy the matrix to the result, factor it there, zero the other triangle.
 
         The result is NaN throughout if the matrix is not positive definite.
         """
@@ -251,7 +251,7 @@ class _Large:
         self.store_tile(target, i, j, masked)
 
     def upper(self, vector: Value, row: int, diagonal: Value) -> Value:
-        """Return row ``row`` of a tile; in a tile on the diagonal, with zeros below the diagonal."""
+        """Emit row ``row`` of a tile; if ``diagonal`` (an i1), with zeros below the tile's diagonal."""
         keep = self.f.constant(I1.vector(self.lanes), [int(lane >= row) for lane in range(self.lanes)])
         return (keep | (diagonal ^ 1).splat(self.lanes)).select(vector, 0.0)
 

@@ -73,7 +73,7 @@ def _thread_functions(f: Function) -> tuple[Value, Value]:
 
 
 def _in_place(call: LapackCall, room: Room) -> bool:
-    """Return whether LAPACK can read and write an array of its call in the program's memory.
+    """Return whether LAPACK can read and write an array of its call (``room``) in the program's memory.
 
     Other arrays (matrices that need a transposition, and temporary ones) are in the workspace.
     """
@@ -113,7 +113,7 @@ class _Emitter:
                 offset += _padded(room)
 
     def part(self, array: Value, room: Room) -> Value:
-        """Return the address of the current matrix in ``array``, the array of the whole batch."""
+        """Return the address of the current matrix of the batch in ``array``, an operand or result."""
         return self.f.offset(array, self.index * room.bytes)
 
     def emit(self) -> None:

@@ -116,7 +116,7 @@ class _Factors(ABC):
         scatter(self.e, self.info, (self.matrix,), self.failed_at.get())
 
     def note(self, has_failed: Value, k: Value) -> None:
-        """Emit the recording of step ``k`` as failed, in the lanes where it is the first that fails."""
+        """Emit code that records step ``k`` in the lanes of ``has_failed`` that have not failed before."""
         earlier = real_part(self.failed_at.get())
         is_first = has_failed & earlier.compare("eq", 0)
         self.failed_at.set(is_first.select(self.number(k) + 1, earlier))
@@ -208,7 +208,10 @@ class _Cholesky(_Factors):
         self.is_lower = call.arguments[0] == b"U"
 
     def get(self, i: Value, j: Value) -> Element:
-        """Emit the load of element (i, j) of the lower factor: conjugate (j, i), if the upper is stored."""
+        """Emit the load of element (i, j) of the lower factor.
+
+        If the upper factor is stored, this is the conjugate of its element (j, i).
+        """
         return self.a.get(i, j) if self.is_lower else conjugate(self.a.get(j, i))
 
     def set(self, changes: Value, value: Element, i: Value, j: Value) -> None:

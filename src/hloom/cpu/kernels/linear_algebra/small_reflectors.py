@@ -126,7 +126,10 @@ class SmallReflectors:
         return element(tau)
 
     def power_of_two(self, size: Value) -> Value:
-        """Emit the largest power of two that is not above a positive number, but has a finite reciprocal."""
+        """Emit the largest power of two up to ``size``, but at least the smallest normal number.
+
+        The reciprocal of the result is finite.
+        """
         kind = self.kind.component if self.kind.is_complex else self.kind
         power = from_bits(bits_of(size, kind) & _EXPONENT[kind], kind)
         assert isinstance(power, Value)

@@ -41,7 +41,7 @@ class Rows:
     """The loops of a kernel whose results have narrow rows: lanes are rows, columns are unrolled.
 
     Attributes:
-        space: all loops; those over the columns are the innermost, next to that over rows.
+        space: all loops. The innermost ones are over the columns; the next outer loop is over rows.
         columns: number of the loops over columns.
         lanes: number of rows per vector.
     """
@@ -115,7 +115,7 @@ def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction
 def interleaved(columns: Sequence[Value]) -> list[Value]:
     """Emit the interleaving of vectors: element 0 of each, then element 1 of each, and so on.
 
-    Returns as many vectors as given.
+    Returns as many vectors as given, in memory order.
     """
     count = len(columns)
     if count == 1:

@@ -184,7 +184,7 @@ class _Kernel:
     def shares(self) -> bool:
         """Return whether threads share the scatter, each applying the updates in its own part of the operand.
 
-        No window may span two start indices.
+        They do if there is enough work, and no window extends along a dimension that is indexed.
         """
         operation = self.operation
         batch = [v.trips for v in self.batch]

@@ -40,8 +40,8 @@ MOST_BYTES: Final = 1 << 18
 def scatters_into_copies(scatter: HloInstruction) -> bool:
     """Return whether a scatter is privatized: shares of its updates go to copies, which are then combined.
 
-    It must have many small updates for each element, in any order. Floats narrower than 32 bits keep the
-    order, which would affect every digit of long sums.
+    It must have many small updates for each element, which may be applied in any order. Floats narrower than
+    32 bits are not privatized: in long sums the order of additions affects every digit.
     """
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
     kind, operation = operand.element_type, operation_of(scatter, Scatter)

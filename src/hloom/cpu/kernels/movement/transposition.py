@@ -97,9 +97,10 @@ def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKer
 
 
 def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
-    """Return the tile with which a kernel should transpose its loads.
+    """Return the tile in which a kernel should transpose its loads.
 
-    Returns None if loads along the innermost loop are contiguous already, or along no single other loop.
+    Returns None if the loads are contiguous along the innermost loop already, or if no other loop, or more
+    than one, makes them contiguous.
     """
     members = parts.members
     if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):

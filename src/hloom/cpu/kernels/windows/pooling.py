@@ -50,7 +50,7 @@ def is_pooling(i: HloInstruction) -> bool:
 
 
 def _axes(i: HloInstruction) -> list[StrideAxis]:
-    """Return the positions and window elements of a reduce-window along each dimension."""
+    """Return the positions and window elements of a reduce-window along each dimension, without strides."""
     window = operation_of(i, ReduceWindow).window
     results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
     return [

@@ -59,7 +59,10 @@ def _window(i: HloInstruction) -> list[WindowDimension]:
 
 
 def untouched(d: WindowDimension, windows: int, size: int) -> bool:
-    """Return whether windows along a dimension are single, distinct elements inside the operand."""
+    """Return whether windows along a dimension are single, distinct elements inside the operand.
+
+    ``windows`` is the number of windows along it, ``size`` the size of the operand.
+    """
     plain = d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
     return plain and windows <= size
 
