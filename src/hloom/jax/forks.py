@@ -14,10 +14,10 @@ from hloom.jaxlib import private
 
 @cache
 def install() -> None:
-    """Register hooks for ``os.fork``.
+    """Register hooks for ``os.fork``; later calls do nothing.
 
-    A fork waits until no thread is loading native code. The child resets the locks and workers of the threads
-    that it does not have.
+    A fork waits until no thread is loading the plug-in's native code. The child, in which only the forking
+    thread exists, resets native locks and the records of the devices' worker threads.
     """
     os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=_begin)
 

@@ -8,7 +8,10 @@ from hloom.jaxlib import private
 
 
 def install(platform: str) -> None:
-    """Register JAX's cpu lowerings for another platform, and enable buffer donation on it."""
+    """Register JAX's lowering rules for cpu as rules for ``platform``, and enable buffer donation on it.
+
+    Keeps rules that ``platform`` already has, except those of the primitives for Python callbacks.
+    """
     for home in private.HOMES_OF_LOWERINGS:
         home()
     if platform not in private.platforms_with_donation():
@@ -23,9 +26,10 @@ def install(platform: str) -> None:
 
 
 def install_composites(platform: str) -> None:
-    """Lower functions that StableHLO lacks to composites, which keep their names, on hloom's platform.
+    """Register lowering rules that emit ``stablehlo.composite`` for functions absent from StableHLO (erfc).
 
-    JAX lowers them to operations of CHLO, which jaxlib decomposes before a plug-in gets the program.
+    JAX's own rules emit operations of CHLO, which jaxlib decomposes into arithmetic before a plug-in gets the
+    program. A composite keeps the function's name, so that hloom can compile it as one operation.
     """
     for name, primitive in private.COMPOSITE_PRIMITIVES.items():
         rule = private.lowerings()[primitive()].rule
@@ -33,7 +37,11 @@ def install_composites(platform: str) -> None:
 
 
 def _as_composite(rule: Any, name: str) -> Any:
-    """Wrap the lowering rule of a function of one array, whose operation becomes the decomposition."""
+    """Return a lowering rule that emits a composite ``name``, with the output of ``rule`` as decomposition.
+
+    The function has one array as operand. Calls with a parameter (a mode of accuracy) and arrays of dynamic
+    shape are lowered by ``rule`` itself.
+    """
 
     def lower(context: Any, x: Any, **parameters: Any) -> Any:
         ir, functions = private.ir(), private.functions()
@@ -57,7 +65,7 @@ def _as_composite(rule: Any, name: str) -> Any:
 
 
 class _CpuLike:
-    """A proxy of a client that reports the platform ``cpu``."""
+    """A proxy of a JAX client that reports the platform ``cpu`` and forwards all other attributes."""
 
     _proxies: ClassVar[dict[int, _CpuLike]] = {}
     platform = "cpu"
@@ -75,7 +83,10 @@ class _CpuLike:
 
 
 def _as_cpu(rule: Any, platform: str) -> Any:
-    """Wrap a lowering rule so that it sees the platform ``cpu`` when JAX lowers for ``platform`` alone."""
+    """Return a lowering rule that calls ``rule`` as if lowering for ``cpu``.
+
+    It does so if JAX lowers for ``platform`` alone; otherwise it calls ``rule`` with the unchanged context.
+    """
 
     def lower(context: Any, *arguments: Any, **parameters: Any) -> Any:
         module = context.module_context

@@ -22,10 +22,11 @@ _PRIORITY: Final = -100
 
 
 def initialize() -> None:
-    """Register hloom if it is selected; JAX calls this entry point when it discovers platforms.
+    """Register hloom as a platform of JAX if ``jax_platforms`` or ``HLOOM_AS_CPU`` selects it.
 
-    On an unsupported system or version of JAX, warns and removes hloom from the selected platforms. Any other
-    error, such as a setting of the environment that is no number, is raised when JAX uses the platform.
+    JAX calls this entry point when it discovers plug-ins. On an unsupported system or version of JAX, warns
+    and removes ``hloom`` from ``jax_platforms`` if that names other platforms too. Any other error is raised
+    when JAX first uses the platform.
     """
     jax: object = import_module("jax")
     selected = (jax.config.jax_platforms or "").split(",")
@@ -53,7 +54,7 @@ _failed: Final[list[Exception]] = []
 
 
 def _fail_when_used(name: str, error: Exception) -> None:
-    """Register a platform in place of hloom's that raises an error when JAX begins to use it."""
+    """Register for the platform ``name`` a backend factory that raises ``error`` when JAX calls it."""
 
     def fail() -> NoReturn:
         raise error

@@ -29,17 +29,17 @@ _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
 
 class Table:
-    """The struct ``PJRT_Api``, which holds the addresses of all PJRT functions in the interface's order.
+    """The struct ``PJRT_Api``, which holds the addresses of all PJRT functions in the order of PJRT's header.
 
     Attributes:
         address: the address of the struct.
     """
 
     def __init__(self, version: int, extension: int) -> None:
-        """Fill the table.
+        """Allocate the struct; store the address of native code or of a Python callback for each function.
 
         Args:
-            version: PJRT's minor version that the table states.
+            version: the minor version of PJRT's API that the struct reports to callers.
             extension: the address of the first extension in the linked list; 0 for none.
         """
         self._api = abi.API.allocate(len(abi.FUNCTIONS) + _LATER_FUNCTIONS, extension=extension)
@@ -59,9 +59,10 @@ class Table:
             self._api.store("functions", len(abi.FUNCTIONS) + number, function)
 
     def release(self) -> None:
-        """Replace the Python functions by native stubs, before the interpreter ends.
+        """Stop all programs, and replace the addresses of Python callbacks by those of native stubs.
 
-        Stubs of destructors succeed and do nothing; all others return FAILED_PRECONDITION.
+        Runs at exit, before the interpreter ends. Stubs of destructors succeed and do nothing; all others
+        return FAILED_PRECONDITION.
         """
         stop()
         native().call("pjrt_set_sweeper", None)
@@ -78,13 +79,13 @@ class Table:
 
 
 def _refuse_later(_: object) -> None:
-    """Raise PjrtError: the caller called a PJRT function of a later version."""
+    """Raise PjrtError with UNIMPLEMENTED, in place of any PJRT function newer than hloom's PJRT version."""
     version = f"{abi.MAJOR_VERSION}.{abi.MINOR_VERSION}"
     raise PjrtError(UNIMPLEMENTED, f"hloom implements PJRT's interface up to version {version}")
 
 
 def capsule(table: Table) -> Any:
-    """Return a PyCapsule with the address of the table, the form in which JAX loads plug-ins."""
+    """Return a PyCapsule with the address of the struct ``PJRT_Api``, from which JAX loads the plug-in."""
     make = ctypes.pythonapi.PyCapsule_New
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
@@ -93,7 +94,7 @@ def capsule(table: Table) -> Any:
 
 @cache
 def table() -> Table:
-    """Return this process's table; the first call creates it."""
+    """Return this process's table of PJRT functions; the first call creates it."""
     install_transfers()
     install_execution()
     extensions = custom_partitioner_extension(profiler_extension(layouts_extension()))

@@ -228,7 +228,7 @@ Layouts_PJRT_Executable_GetParameterLayouts executable:p num_parameters:z layout
 
 
 def lines_of(table: str) -> list[list[str]]:
-    """Return the words of each line of a table; an indented line continues the previous one."""
+    """Split a text into its lines, and each line into words; an indented line continues the previous one."""
     return [line.split() for line in table.replace("\n    ", " ").strip().splitlines()]
 
 
@@ -240,11 +240,11 @@ def _parsed(table: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def structs(table: str, **nested: Struct) -> dict[str, Struct]:
-    """Return the structs that a table declares, by name; each line is a name and fields ``name:type``.
+    """Return the structs that a text declares, by name; each line is a name and the fields ``name:type``.
 
     A type is ``p`` (pointer), ``z`` (size_t), ``l`` (int64_t), ``i`` (int), ``e`` (enum) or ``b`` (bool);
-    ``t``, the address of a text, followed by its size ``NAME_size``; ``a``, the address of an array, followed
-    by the length ``num_NAME``; or the name of an earlier or a nested struct.
+    ``t``, the address of a text, which adds a field ``NAME_size``; ``a``, the address of an array, which adds
+    a field ``num_NAME`` with its length; or the name of an earlier line's struct or of one of ``nested``.
     """
     declared = dict(nested)
     for name, fields in _parsed(table).items():
@@ -279,12 +279,12 @@ EXTENSION: Final = Struct("Extension", struct_size=I64, type=I32, next=PTR, func
 
 
 def extension(type: int, next: int, functions: Sequence[int]) -> int:
-    """Allocate a PJRT extension, which is never freed; return its address.
+    """Allocate a PJRT extension struct, which is never freed; return its address.
 
     Args:
-        type: the number of its type.
-        next: the address of the next extension in the list, or 0.
-        functions: the addresses of its functions.
+        type: the extension's number in PJRT's enumeration of extension types.
+        next: the address of the next extension in the linked list, or 0.
+        functions: the addresses of the extension's functions, in its order.
     """
     size = EXTENSION.size + len(functions) * size_of(PTR)
     record = EXTENSION.allocate(len(functions), struct_size=size, type=type, next=next)
@@ -296,11 +296,14 @@ def extension(type: int, next: int, functions: Sequence[int]) -> int:
 
 @cache
 def arguments(name: str) -> Struct:
-    """Return the struct with a name, or a function's argument struct. Raises KeyError for unknown names."""
+    """Return the argument struct of the PJRT function ``name``, or the PJRT struct with that name.
+
+    Names are without ``PJRT_``. Raises KeyError for unknown names.
+    """
     fields = {field: _CODES[code] for field, code in _arguments[name]}
     return Struct(name, struct_size=I64, extension=PTR, **fields)
 
 
 def struct(name: str) -> Any:
-    """Return the ctypes structure with a name, or the argument struct of a function; see `arguments`."""
+    """Return the struct `arguments` (name) as a ctypes.Structure class."""
     return arguments(name).ctypes_class

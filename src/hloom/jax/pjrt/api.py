@@ -26,9 +26,9 @@ _FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 def implements(*names: str) -> Callable[[Implementation], Implementation]:
-    """Register a Python function as the implementation of PJRT functions.
+    """Return a decorator that registers a Python function as the implementation of PJRT functions.
 
-    Their names are without ``PJRT_``.
+    ``names`` are the names of these functions without the prefix ``PJRT_``.
     """
 
     def register(function: Implementation) -> Implementation:
@@ -51,7 +51,7 @@ _CODES: Final = {
 
 
 def status_of(error: BaseException) -> tuple[int, str]:
-    """Return the status code and message for an exception."""
+    """Return the status code and the message of the PJRT error that reports an exception."""
     if isinstance(error, PjrtError):
         return error.code, error.message
     if isinstance(error, HloError):
@@ -69,20 +69,21 @@ def status_of(error: BaseException) -> tuple[int, str]:
 
 
 def permanent_address(function: Any) -> int:
-    """Return the address of a ctypes function, which is kept alive until the process ends."""
+    """Return the address of a ctypes function object, and keep that object alive until the process ends."""
     keep_for_ever(function)
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def callback(function: Implementation, name: str) -> int:
-    """Return the address of a C function that calls a Python implementation of the PJRT function ``name``."""
+    """Return the address of a C function ``PJRT_NAME`` that calls its Python implementation ``function``."""
     return callback_of(function, abi.struct(name))
 
 
 def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> int:
-    """Return the address of a C function that calls a Python function with a struct of type ``arguments``.
+    """Return the address of a C function that calls ``function`` with the struct that its argument points to.
 
-    The C function returns null, or a new PJRT error for an exception.
+    ``arguments`` is the type of the struct. The C function returns null or, if ``function`` raises an
+    exception, the address of a new PJRT error.
     """
 
     def call(address: int) -> int | None:
@@ -96,7 +97,7 @@ def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> 
 
 
 def implementation(name: str) -> Implementation:
-    """Return the Python implementation of a PJRT function, or a function that raises UNIMPLEMENTED."""
+    """Return the Python implementation of ``PJRT_NAME``, or else a function that raises UNIMPLEMENTED."""
 
     def refuse(_: object) -> None:
         raise PjrtError(UNIMPLEMENTED, f"hloom does not implement PJRT_{name}")

@@ -14,7 +14,7 @@ INTERNAL: Final = 13
 
 
 class PjrtError(Exception):
-    """An error that a PJRT function returns: a status code of this module, and a message for the user."""
+    """An error for a PJRT function to return: a status code of this module, and a message for the user."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

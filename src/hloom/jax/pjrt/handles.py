@@ -16,10 +16,10 @@ OPAQUE: Final = Struct("opaque", unused=I64)
 
 
 class Handle:
-    """A Python object with a handle; the object stays alive until `drop`.
+    """A Python object that callers of PJRT know by a handle, the address of a struct; alive until `drop`.
 
     Attributes:
-        record: the struct that native code reads.
+        record: the struct, whose fields native code reads.
         handle: the address of the struct.
     """
 
@@ -32,7 +32,11 @@ class Handle:
         Handle._alive[self.handle] = self
 
     def set(self, **fields: int | SizedMemory) -> None:
-        """Set fields of the struct. A string or array also sets the field of its size, and is kept alive."""
+        """Store values in fields of `record`.
+
+        For a string or array (`SizedMemory`), stores its address in the named field and its size in the
+        companion size field, and keeps it alive as long as this object.
+        """
         for name, value in fields.items():
             if isinstance(value, int):
                 self.record[name] = value
@@ -50,7 +54,10 @@ keep_for_ever(Handle._alive)  # pyright: ignore[reportPrivateUsage]
 
 
 def object_at(handle: int | None, type: type[T]) -> T:
-    """Return the Python object of a handle. Raises PjrtError if no object of this type has the handle."""
+    """Return the Python object with the given handle.
+
+    Raises PjrtError if the handle is null or unknown, or if its object is not of the given type.
+    """
     candidate = Handle._alive.get(handle or 0)  # pyright: ignore[reportPrivateUsage]
     if not isinstance(candidate, type):
         message = f"{type.__name__}: no such handle, or one that was destroyed"
@@ -59,7 +66,7 @@ def object_at(handle: int | None, type: type[T]) -> T:
 
 
 class SizedMemory:
-    """A C string or array that Python owns.
+    """A C string or C array in memory that a ctypes object owns.
 
     Attributes:
         address: the address of the first byte or element.
@@ -74,17 +81,17 @@ class SizedMemory:
         self.size: Final = size
 
     def size_name(self, name: str) -> str:
-        """Return the name of the field for the size that belongs to the address field ``name``."""
+        """Return the name of the size field of the address field ``name``: ``num_NAME`` or ``NAME_size``."""
         return self._size_field.format(name)
 
     def write(self, args: object, pointer: str) -> None:
-        """Write the address to the field ``pointer`` of PJRT arguments, and the size to its size field."""
+        """Store the address in the field ``pointer`` of a PJRT argument struct, and the size beside it."""
         setattr(args, pointer, self.address)
         setattr(args, self.size_name(pointer), self.size)
 
 
 class Text(SizedMemory):
-    """A C string; its size does not count the terminating zero."""
+    """A zero-terminated C string; its size does not count the terminating zero."""
 
     _size_field = "{}_size"
 
@@ -101,8 +108,8 @@ class CArray(SizedMemory):
 
 
 def read_array(address: int | None, count: int, kind: Any = ctypes.c_int64) -> list[int]:
-    """Return the elements of a C array of integers or addresses; a null address in the array is None.
+    """Return the ``count`` elements of the C array at ``address``; a null pointer among them becomes None.
 
-    Returns an empty list if the array's own address is null.
+    ``kind`` is the ctypes type of an element. Returns an empty list if ``address`` is null.
     """
     return list((kind * count).from_address(address)) if count and address else []

@@ -33,7 +33,7 @@ def integer_field(number: int, value: int) -> bytes:
 
 
 def device_assignment(replicas: int, partitions: int, devices: Sequence[int]) -> bytes:
-    """Encode a DeviceAssignmentProto of device ids in replica-major order."""
+    """Serialize a DeviceAssignmentProto; ``devices`` are the device ids in replica-major order."""
     encoded = integer_field(1, replicas) + integer_field(2, partitions)
     for partition in range(partitions):
         column = b"".join(map(varint, devices[partition::partitions]))
@@ -42,9 +42,9 @@ def device_assignment(replicas: int, partitions: int, devices: Sequence[int]) ->
 
 
 def assigned_devices(assignment: bytes, replicas: int, partitions: int) -> list[int]:
-    """Return the device ids of a DeviceAssignmentProto in replica-major order.
+    """Return the device ids of a serialized DeviceAssignmentProto in replica-major order.
 
-    Raises ValueError if it is malformed or not for the given numbers of replicas and partitions.
+    Raises ValueError if ``assignment`` is malformed or has other numbers of replicas or partitions.
     """
     columns = [
         [device for number, ids in _fields(column) if number == 1 for device in _integers(ids)]
@@ -60,7 +60,10 @@ def assigned_devices(assignment: bytes, replicas: int, partitions: int) -> list[
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the number and the content of each field of a message. Raises ValueError if it is malformed."""
+    """Yield the number and the content (bytes, or the integer of a varint) of each field of a message.
+
+    Raises ValueError if the message is malformed.
+    """
     position = 0
     while position < len(message):
         tag, position = _varint_at(message, position)
@@ -78,7 +81,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def _integers(content: bytes | int) -> list[int]:
-    """Decode a field of repeated integers, which is a single integer or packed integers."""
+    """Decode a field of a repeated integer: an unpacked integer, or the bytes of packed varints."""
     if isinstance(content, int):
         return [content]
     integers: list[int] = []
@@ -90,7 +93,10 @@ def _integers(content: bytes | int) -> list[int]:
 
 
 def _varint_at(message: bytes, position: int) -> tuple[int, int]:
-    """Decode the varint at a position; return it and the position after it."""
+    """Decode the varint that begins at ``position``; return its value and the position after it.
+
+    Raises ValueError if the message ends within the varint.
+    """
     value = shift = 0
     for at in range(position, len(message)):
         value |= (message[at] & 127) << shift

@@ -38,7 +38,7 @@ _loaded: Final[list[Native]] = []
 
 
 class Native:
-    """The loaded native code; `native` returns the only instance.
+    """The plug-in's machine code, loaded into this process; `native` returns the only instance.
 
     Attributes:
         symbols: the address of each function, by name.
@@ -55,9 +55,9 @@ class Native:
         keep_for_ever(self)
 
     def call(self, name: str, *arguments: object) -> Any:
-        """Call a native function without holding the GIL; return its result as an address, None for null.
+        """Call the native function ``name`` without holding the GIL; return its 64-bit result, or None for 0.
 
-        Arguments are integers, addresses or bytes, passed as 64-bit words.
+        Arguments are integers, addresses or bytes objects (passed by address), each a 64-bit word.
         """
         function = self._functions.get(name)
         if function is None:
@@ -67,19 +67,20 @@ class Native:
 
     @property
     def packed_bytes(self) -> int:
-        """The memory of packed weights; see `hloom.jax.pjrt.routines.packed_forms`."""
+        """The bytes of memory of all packed weights; see `hloom.jax.pjrt.routines.packed_forms`."""
         return self.call("pjrt_packed_bytes") or 0
 
     def error(self, code: int, message: str) -> int:
-        """Return the address of a new PJRT error."""
+        """Return the address of a new PJRT error with the given status code and message."""
         text = message.encode("utf-8", "replace")
         return self.call("pjrt_error", code, text, len(text))
 
 
 def packed_limit() -> int:
-    """Return the limit of the bytes of packed weights: ``HLOOM_PACKED_LIMIT`` MiB, or a quarter of memory.
+    """Return the limit in bytes of the memory for packed weights, copies in the order that kernels read.
 
-    Raises HloError by the rule ``jax.packed-limit``.
+    It is ``HLOOM_PACKED_LIMIT`` MiB, or a quarter of the machine's memory if this variable is not set. Raises
+    HloError by the rule ``jax.packed-limit`` if the variable is not a number.
     """
     text = os.environ.get("HLOOM_PACKED_LIMIT")
     if text is None:
@@ -91,7 +92,7 @@ def packed_limit() -> int:
 
 
 def native() -> Native:
-    """Return the native code, loaded by the first call and never unloaded."""
+    """Return the plug-in's native code; the first call loads it, compiling it on a cache miss."""
     with loading:
         if not _loaded:
             _loaded.append(Native())
@@ -99,7 +100,10 @@ def native() -> Native:
 
 
 def begin_native() -> bool:
-    """Start a thread that compiles the native code; return false if the code is loaded or cached already."""
+    """Start a thread that compiles the plug-in's native code, and return true.
+
+    Returns false, without a thread, if the code is loaded or cached already.
+    """
     return not _loaded and begin_code(_kind(), native, _import_emitters)
 
 

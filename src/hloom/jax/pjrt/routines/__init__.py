@@ -7,14 +7,17 @@ from hloom.ir.registration import import_modules
 
 
 def called_routines() -> list[Routine]:
-    """Return the routines that every call of a program runs."""
+    """Return the routines for events and executions, which run whenever a program is executed.
+
+    They are compiled with more optimization than the others.
+    """
     from hloom.jax.pjrt.routines import events, execute
 
     return [routine for routine in routines_of(events, execute) if routine.exported]
 
 
 def exported_routines() -> list[Routine]:
-    """Return the routines in this folder that PJRT's callers or Python code call."""
+    """Return all native functions of this package that PJRT's callers or Python code call."""
     from hloom.jax.pjrt.routines.getters import GETTERS
 
     routines = routines_of(*import_modules(__name__, __path__))

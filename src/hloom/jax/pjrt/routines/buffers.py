@@ -31,13 +31,13 @@ RECYCLED: Final = State("recycled", pool=PTR, lock=I64)
 
 @routine(exported=True, pool=PTR)
 def pjrt_set_pool(f: Function, pool: Value) -> None:
-    """Set the pool of recycled memory for large arrays; see `hloom_take`."""
+    """Emit a native function that sets the pool from which large arrays get memory; see `hloom_take`."""
     RECYCLED(f)["pool"] = pool
 
 
 @routine(PTR)
 def lock_pool(f: Function) -> Value:
-    """Lock the pool of recycled memory, and return it."""
+    """Emit a native function that locks the pool of recycled memory by a spin lock, and returns the pool."""
     with repeat(f) as loop:
         loop.leave_if(RECYCLED(f).atomic("lock").exchange(1, "acquire").compare("eq", 0))
         sched_yield(f)
@@ -46,13 +46,13 @@ def lock_pool(f: Function) -> Value:
 
 @routine()
 def unlock_pool(f: Function) -> None:
-    """Unlock the pool; also called after a fork, when no other thread exists."""
+    """Emit a native function that unlocks the pool of recycled memory; the child of a fork calls it too."""
     RECYCLED(f).atomic("lock").store(0, "release")
 
 
 @routine(PTR, exported=True, bytes=I64)
 def pjrt_take(f: Function, bytes: Value) -> Value:
-    """Take memory from the pool; return null if it cannot be allocated."""
+    """Emit a native function that allocates memory from the pool; it returns null if memory is short."""
     data = take(f, lock_pool(f), bytes)
     unlock_pool(f)
     return data
@@ -60,7 +60,7 @@ def pjrt_take(f: Function, bytes: Value) -> Value:
 
 @routine(exported=True, data=PTR)
 def pjrt_give(f: Function, data: Value) -> None:
-    """Return memory to the pool."""
+    """Emit a native function that returns the memory at ``data`` to the pool."""
     give(f, lock_pool(f), data)
     unlock_pool(f)
 
@@ -75,7 +75,10 @@ NEVER: Final = -(1 << 62)
 
 @routine(storage=STORAGE)
 def forget_packed_form(f: Function, storage: Fields) -> None:
-    """Release the packed form of an array, which has no other users or is about to change."""
+    """Emit a native function that frees the packed form of an array.
+
+    Nothing else uses the array, or its data are about to change.
+    """
     packed = storage["packed"]
     storage["uses"] = 0
     f.return_if(packed.compare("eq", 0))
@@ -87,7 +90,10 @@ def forget_packed_form(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def forbid_packed_form(f: Function, storage: Fields) -> None:
-    """Let no later execution read a packed form of an array: the caller may change the data."""
+    """Emit a native function that invalidates an array's packed form, and forbids to make another one.
+
+    Its caller gets an address by which it may change the data.
+    """
     storage["uses"] = NEVER
     packed = storage["packed"]
     with f.when(packed.compare("ne", 0)):
@@ -96,20 +102,23 @@ def forbid_packed_form(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_inline(f: Function, storage: Fields) -> None:
-    """Free storage whose data are in the same block."""
+    """Emit a native function that frees a storage whose data are in the same malloc block."""
     free(f, storage)
 
 
 @routine(storage=STORAGE)
 def release_pooled(f: Function, storage: Fields) -> None:
-    """Return the data to the pool, and free the storage."""
+    """Emit a native function that returns the data of a storage to the pool, and frees the storage."""
     pjrt_give(f, storage["data"])
     free(f, storage)
 
 
 @routine(storage=STORAGE)
 def release_host(f: Function, storage: Fields) -> None:
-    """Free storage of borrowed host memory, and complete the event that returns the memory to the host."""
+    """Emit a native function that frees a storage whose data are borrowed from the host.
+
+    It completes the event by which the host learns that it may change the data.
+    """
     event = storage["argument"]
     free(f, storage)
     pjrt_complete(f, event, 0)
@@ -118,7 +127,10 @@ def release_host(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_foreign(f: Function, storage: Fields) -> None:
-    """Free storage of another owner's memory; call the owner's deleter, if any, with its argument."""
+    """Emit a native function that frees a storage whose data have another owner.
+
+    It calls the owner's deleter, if there is one, with the address of the data and the owner's argument.
+    """
     data, callee, argument = storage["data"], storage["argument"], storage["second_argument"]
     free(f, storage)
     with f.when(~is_null(callee)):
@@ -126,7 +138,7 @@ def release_foreign(f: Function, storage: Fields) -> None:
 
 
 def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fields:
-    """Fill new storage with one reference, the address of the data, and the function that releases it."""
+    """Emit stores to the fields of a new storage: one reference, the data's address, the release function."""
     storage["references"] = 1
     storage["uses"] = 0
     storage["packed"] = 0
@@ -137,7 +149,11 @@ def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fi
 
 @routine(PTR, exported=True, bytes=I64)
 def pjrt_storage(f: Function, bytes: Value) -> Fields:
-    """Return new storage with one reference, aligned to 64 bytes (16 if tiny); null if out of memory."""
+    """Emit a native function that returns a new storage with memory for ``bytes`` bytes of data.
+
+    A storage is a reference-counted memory block; it has one reference. The data are aligned to 64 bytes, or
+    to 16 if there are fewer than `TINY`. The function returns null if memory is short.
+    """
     head = STORAGE.size
     with f.when(bytes.compare("ult", TINY)):
         tiny = malloc(f, bytes + head)
@@ -154,9 +170,10 @@ def pjrt_storage(f: Function, bytes: Value) -> Fields:
 
 @routine(PTR, data=PTR, release=PTR, argument=PTR, second_argument=PTR)
 def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
-    """Return new storage for memory of another owner.
+    """Emit a native function that returns a new storage for data of another owner, with one reference.
 
-    ``release`` is called when it is no longer referenced.
+    When the last reference is dropped, ``release`` is called with the storage, whose fields hold the two
+    arguments.
     """
     return allocate(
         f,
@@ -173,13 +190,13 @@ def foreign(f: Function, data: Value, release: Value, argument: Value, second_ar
 
 @routine(storage=STORAGE, inline=True)
 def keep_storage(f: Function, storage: Fields) -> None:
-    """Add a reference to storage."""
+    """Emit a native function that adds a reference to a storage."""
     storage.atomic("references").add(1, "monotonic")
 
 
 @routine(storage=STORAGE)
 def drop_storage(f: Function, storage: Fields) -> None:
-    """Drop a reference to storage; the last one releases the data."""
+    """Emit a native function that drops a reference to a storage; with the last one it releases the data."""
     references = storage.atomic("references").subtract(1, "acq_rel")
     with f.when(references.compare("eq", 1)):
         forget_packed_form(f, storage)
@@ -212,7 +229,11 @@ def pjrt_buffer(
     rank: Value,
     dimensions: Value,
 ) -> Fields:
-    """Return a new buffer, which takes over one reference to the storage and one to the event."""
+    """Emit a native function that returns a new buffer with a row-major layout.
+
+    The buffer takes over one reference to ``storage`` and one to ``event``, which completes when the data are
+    written (null: they are). ``type`` is PJRT's number of the element type.
+    """
     buffer = allocate(
         f,
         BUFFER,
@@ -236,27 +257,30 @@ def pjrt_buffer(
 
 @routine(exported=True, buffer=BUFFER)
 def pjrt_delete(f: Function, buffer: Fields) -> None:
-    """Mark a buffer deleted, and drop its reference to the storage; other references may keep that alive."""
+    """Emit a native function that marks a buffer as deleted, and drops its reference to the storage.
+
+    The data live on if there are other references to the storage.
+    """
     with f.when(buffer.atomic("deleted").exchange(1, "acq_rel").compare("eq", 0)):
         drop_storage(f, buffer["storage"])
 
 
 @routine(I1, buffer=BUFFER, inline=True)
 def is_deleted(f: Function, buffer: Fields) -> Value:
-    """Return whether a buffer was deleted or donated."""
+    """Emit a native function that returns whether a buffer was deleted or donated."""
     return buffer["deleted"].compare("ne", 0)
 
 
 @routine(PTR)
 def refuse_deleted(f: Function) -> Value:
-    """Return the error for the use of a deleted buffer."""
+    """Emit a native function that returns a new PJRT error for the use of a deleted buffer."""
     return refusal(f, INVALID_ARGUMENT, "Buffer has been deleted or donated.")
 
 
 def living(f: Function, args: Fields, name: str = "buffer") -> Fields:
-    """Return the buffer in the field ``name`` of the arguments.
+    """Emit a load of the buffer in the field ``name`` of the arguments; return the buffer.
 
-    Emits a return of an error for a deleted buffer.
+    The emitted code returns an error from the function if the buffer is deleted.
     """
     buffer = Fields(BUFFER, args[name])
     with f.when(is_deleted(f, buffer)):
@@ -265,7 +289,7 @@ def living(f: Function, args: Fields, name: str = "buffer") -> Fields:
 
 
 def destroy_buffer(f: Function, buffer: Fields) -> None:
-    """Drop a buffer's references, and free it."""
+    """Emit code that drops a buffer's references to its storage and event, and frees the buffer."""
     pjrt_delete(f, buffer)
     drop_event(f, buffer["event"])
     free(f, buffer)
@@ -326,7 +350,10 @@ def drop_external(f: Function, args: Fields) -> None:
 
 @routine(PTR, buffer=BUFFER, device=DEVICE, memory=MEMORY)
 def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Fields:
-    """Return a new buffer on another device or memory that shares the storage of an immutable buffer."""
+    """Emit a native function that returns a new buffer on ``device`` and ``memory``, without a copy.
+
+    It shares the storage, the event and the layout of ``buffer``, as buffers are immutable.
+    """
     keep_storage(f, buffer["storage"])
     copy = Fields(
         BUFFER,

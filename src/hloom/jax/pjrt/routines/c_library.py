@@ -24,9 +24,9 @@ pthread_cond_broadcast: Final = External("pthread_cond_broadcast", I32, PTR)
 
 
 def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: PassedValue) -> Fields:
-    """Emit the allocation of a struct whose last field is an array of ``length`` elements.
+    """Emit a malloc of a struct whose last field is an array of ``length`` elements; return the struct.
 
-    ``values`` initialize fields; the other fields are undefined.
+    ``values`` initialize fields by name; the other fields are undefined.
     """
     element = size_of(list(struct.fields.values())[-1].element)
     size = length * element + struct.size
@@ -38,9 +38,9 @@ def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: Pass
 
 @contextmanager
 def locked(f: Function, mutex: Fields) -> Generator[None]:
-    """Emit the code of the ``with`` statement with the mutex locked.
+    """Emit a lock of ``mutex`` before the code that the ``with`` block emits, and an unlock after it.
 
-    The code must not return from the function.
+    The code of the block must not return from the function.
     """
     pthread_mutex_lock(f, mutex)
     yield

@@ -32,7 +32,7 @@ _ERROR_BYTES: Final = 8
 
 @routine(PTR, exported=True, code=I32, message=PTR, size=I64)
 def pjrt_error(f: Function, code: Value, message: Value, size: Value) -> Fields:
-    """Return a new error with a copy of the message of ``size`` bytes."""
+    """Emit a native function that returns a new PJRT error with a copy of ``message`` (``size`` bytes)."""
     error = allocate(f, ERROR, size + 1, functions=_FUNCTIONS(f), code=code, message_size=size)
     copy_bytes(error.address("message"), message, size)
     error.store("message", size, 0)
@@ -40,14 +40,14 @@ def pjrt_error(f: Function, code: Value, message: Value, size: Value) -> Fields:
 
 
 def refusal(f: Function, code: int, message: str) -> Value:
-    """Return a new error with a constant message."""
+    """Emit the creation of a PJRT error with a constant message; return the error's address."""
     name = f"message.{len(f.module.globals)}"
     return pjrt_error(f, code, text(f, name, message), len(message.encode()))
 
 
 @routine(PTR, error=ERROR)
 def copy_of_error(f: Function, error: Fields) -> Value:
-    """Return a copy of an error; null for null."""
+    """Emit a native function that returns a copy of a PJRT error, or null for null."""
     f.return_if(is_null(error.pointer), 0)
     return pjrt_error(f, error["code"], error.address("message"), error["message_size"])
 
@@ -59,7 +59,10 @@ def destroy(f: Function, args: Fields) -> None:
 
 @routine(PTR, exported=True, args=PTR)
 def pjrt_gone(f: Function, args: Value) -> Value:
-    """Stand-in for a Python function after the end of the interpreter: return a FAILED_PRECONDITION error."""
+    """Emit a native function that returns a new FAILED_PRECONDITION error.
+
+    It replaces the PJRT functions written in Python when the interpreter ends.
+    """
     return refusal(f, FAILED_PRECONDITION, "the Python interpreter is ending")
 
 
@@ -68,7 +71,10 @@ def pjrt_gone(f: Function, args: Value) -> Value:
 
 @routine(error=ERROR, message=PTR, size=PTR)
 def error_message(f: Function, error: Fields, message: Value, size: Value) -> None:
-    """Store the address and the size of an error's message."""
+    """Emit a native function that stores the address and the size of an error's message.
+
+    ``message`` and ``size`` are the addresses to store them at.
+    """
     f.store(error.address("message"), message)
     f.store(error["message_size"], size)
 
@@ -80,12 +86,12 @@ def error_code(f: Function, error: Fields) -> Value:
 
 @routine(error=ERROR, visitor=PTR, argument=PTR)
 def error_payloads(f: Function, error: Fields, visitor: Value, argument: Value) -> None:
-    """Visit the payloads of an error; errors have none."""
+    """Emit a native function that visits the payloads of an error: it does nothing, as errors have none."""
 
 
 @routine(exported=True)
 def pjrt_begin_errors(f: Function) -> None:
-    """Fill the table of error functions, once after the code is loaded."""
+    """Emit a native function that fills the static table of error functions; Python calls it once."""
     functions = _FUNCTIONS(f)
     functions["size"], functions["error_size"] = _FUNCTIONS_BYTES, _ERROR_BYTES
     functions["destroy"], functions["message"] = free.address(f), error_message.address(f)

@@ -26,25 +26,28 @@ EVENTS: Final = State("events", lock=MUTEX, changed=CONDITION)
 
 
 def ready_event(f: Function) -> Value:
-    """Return the address of the static event that is always ready, all of whose fields are zero."""
+    """Emit the address of the static event that is always ready, all of whose fields are zero."""
     return _READY_EVENT(f).address("event")
 
 
 @routine(PTR, exported=True)
 def pjrt_ready_event(f: Function) -> Value:
-    """Return the static event that is always ready."""
+    """Emit a native function that returns the static event that is always ready."""
     return ready_event(f)
 
 
 @routine(PTR, exported=True, references=I64)
 def pjrt_event(f: Function, references: Value) -> Fields:
-    """Return a new pending event with the given number of references."""
+    """Emit a native function that returns a new pending event with a reference count of ``references``."""
     return allocate(f, EVENT, state=PENDING, references=references, error=0, callbacks=0)
 
 
 @routine(PTR, event=EVENT)
 def keep_event(f: Function, event: Fields) -> Value:
-    """Add a reference to an event and return it; for a null event return the static ready event."""
+    """Emit a native function that adds a reference to an event and returns the event.
+
+    For a null event it returns the static ready event.
+    """
     f.return_if(is_null(event.pointer), ready_event(f))
     event.atomic("references").add(1, "monotonic")
     return event.pointer
@@ -52,7 +55,7 @@ def keep_event(f: Function, event: Fields) -> Value:
 
 @routine(event=EVENT)
 def drop_event(f: Function, event: Fields) -> None:
-    """Drop a reference to an event; the last one frees it."""
+    """Emit a native function that drops a reference to an event, and frees the event with the last one."""
     f.return_if(is_null(event.pointer) | event.pointer.compare("eq", ready_event(f)))
     references = event.atomic("references").subtract(1, "acq_rel")
     with f.when(references.compare("eq", 1)):
@@ -66,16 +69,16 @@ def _is_pending(event: Fields) -> Value:
 
 @routine(I1, inline=True, event=EVENT)
 def is_unready(f: Function, event: Fields) -> Value:
-    """Return whether an event is pending or failed."""
+    """Emit a native function that returns whether an event is pending or failed; false for null."""
     f.return_if(is_null(event.pointer), 0)
     return event.atomic("state").load("acquire").compare("ne", READY)
 
 
 @routine(exported=True, event=EVENT, error=PTR)
 def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
-    """Complete an event, then call its functions with copies of the error; a null error means success.
+    """Emit a native function that completes an event, and calls the callbacks that wait for it.
 
-    The event takes ownership of the error.
+    ``error`` is null for success; the event takes ownership of it, and each callback gets a copy.
     """
     state = is_null(error).select(f.constant(I64, READY), FAILED)
     callback = LocalVariable(f, PTR)
@@ -96,7 +99,10 @@ def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
 
 @routine(PTR, exported=True, event=EVENT)
 def pjrt_await(f: Function, event: Fields) -> Value:
-    """Wait until an event is complete; return its error, which the event still owns, or null."""
+    """Emit a native function that waits until an event is complete, and returns its error or null.
+
+    The event keeps the ownership of the error.
+    """
     f.return_if(~is_unready(f, event), 0)
     with locked(f, EVENTS(f).nested("lock")), repeat(f) as loop:
         loop.leave_if(event["state"].compare("ne", PENDING))
@@ -126,7 +132,7 @@ def await_event(f: Function, args: Fields) -> Value:
 
 @function("Event_OnReady")
 def on_ready(f: Function, args: Fields) -> None:
-    """Call the function at once if the event is complete, or else on its completion."""
+    """Emit ``PJRT_Event_OnReady``: call a callback at once if the event is complete, else on completion."""
     event, callee, argument = pointee(args, "event"), args["callback"], args["user_arg"]
     lock = EVENTS(f).nested("lock")
     with f.when(_is_pending(event)):

@@ -30,20 +30,29 @@ PyThreadState_LeaveTracing: Final = External("PyThreadState_LeaveTracing", VOID,
 
 @routine(exported=True, callee=PTR)
 def pjrt_set_sweeper(f: Function, callee: Value) -> None:
-    """Set the Python function that frees destroyed executables, called by the main thread; null for none."""
+    """Emit a native function that sets the function that frees destroyed executables; null for none.
+
+    ``callee`` is the address of a Python callback, which the main thread calls.
+    """
     with locked(f, SWEEPER(f).nested("lock")):
         SWEEPER(f)["function"] = callee
 
 
 @routine(PTR, exported=True)
 def pjrt_take_destroyed(f: Function) -> Value:
-    """Return the first of the linked list of destroyed executables, and empty the list."""
+    """Emit a native function that empties the linked list of destroyed executables and returns its head.
+
+    It returns null if the list was empty.
+    """
     return SWEEPER(f).atomic("destroyed").exchange(0, "acquire")
 
 
 @routine(I32, callee=PTR)
 def sweep_untraced(f: Function, callee: Value) -> Value:
-    """Call a Python function with tracing off, as a pending call in the main thread, which holds the GIL."""
+    """Emit a native function that calls the Python callback ``callee`` with tracing off; return its status.
+
+    CPython runs it as a pending call in the main thread, which holds the GIL.
+    """
     thread = PyThreadState_Get(f)
     PyThreadState_EnterTracing(f, thread)
     status = f.call_pointer(I32, callee, null(f))

@@ -46,16 +46,20 @@ _READY, _LATE, _MISMATCH = range(3)
 
 @routine(exported=True, sessions=I64)
 def pjrt_set_tracing(f: Function, sessions: Value) -> None:
-    """Set the number of running profilers; unless it is 0, Python executes programs."""
+    """Emit a native function that sets the number of running profilers.
+
+    While it is not 0, Python executes all programs and records their instructions.
+    """
     _TRACING(f).atomic("sessions").store(sessions, "monotonic")
 
 
 @routine(I32, executable=EXECUTABLE, arguments=PTR)
 def examine(f: Function, executable: Fields, arguments: Value) -> Value:
-    """Return the worst state of a device's arguments.
+    """Emit a native function that returns the worst state of one device's arguments, for a program to run.
 
-    An argument is ready, late (the event of its buffer is pending or failed), or a mismatch (its type, size
-    or layout is not that of the parameter).
+    ``arguments`` is the address of the table of argument buffers. An argument is ready (0), late (1: its
+    buffer's event is pending or failed), or a mismatch (2: it is deleted, or differs from the parameter in
+    type, size or layout).
     """
     state = LocalVariable(f, I32, _READY)
     with f.loop(0, executable["num_inputs"]) as loop:
@@ -71,7 +75,7 @@ def examine(f: Function, executable: Fields, arguments: Value) -> Value:
 
 @function("LoadedExecutable_Execute")
 def execute(f: Function, args: Fields) -> Value:
-    """Run a program in this thread, or queue it for a worker, or let Python run it."""
+    """Emit ``PJRT_LoadedExecutable_Execute``: run a program here, queue it for a worker, or call Python."""
     executable = pointee(args, "executable")
     with section(f) as native:
         native.leave_if(_is_run_by_python(f, executable, args))
@@ -98,7 +102,11 @@ def execute(f: Function, args: Fields) -> Value:
 
 
 def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
-    """Return whether Python must run or record the program, or refuse its number of arguments or devices."""
+    """Emit the test whether an execution is left to Python.
+
+    It is if the program is not native, a profiler runs, ``execute_device`` is stated for a program of several
+    devices, or the number of arguments or devices is wrong, which Python reports.
+    """
     is_traced = ~is_zero(_TRACING(f).atomic("sessions").load("monotonic"))
     is_elsewhere = ~is_null(executable["gang"]) & ~is_null(args["execute_device"])
     has_other_inputs = args["num_args"].compare("ne", executable["num_inputs"])
@@ -107,10 +115,10 @@ def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
 
 
 def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
-    """Return whether the program is long or an argument is late.
+    """Emit the check of all devices' arguments; return whether the program is long or an argument is late.
 
-    Leaves the section ``native``, so that Python runs the program, if an argument does not match its
-    parameter.
+    The emitted code leaves the section ``native``, after which Python runs the program, if an argument does
+    not match its parameter or a donated buffer is passed twice.
     """
     is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:
@@ -124,7 +132,7 @@ def _examine_all(f: Function, executable: Fields, args: Fields, native: Section)
 
 
 def _give_events(f: Function, args: Fields, event: Value) -> None:
-    """Give the caller a reference to the event for each device, if it asks for completion events."""
+    """Emit stores of a reference to ``event`` for each device, if the caller asks for completion events."""
     events = args["device_complete_events"]
     with f.when(~is_null(events)), f.loop(0, args["num_devices"]) as loop:
         store_element(events, loop.index, keep_event(f, event))
@@ -132,7 +140,10 @@ def _give_events(f: Function, args: Fields, event: Value) -> None:
 
 @routine(PTR, executable=EXECUTABLE, args=ARGS)
 def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
-    """Run a program in this thread; return its error, null on success."""
+    """Emit a native function that runs a program in the calling thread; it returns an error, null on success.
+
+    ``args`` are the arguments of ``PJRT_LoadedExecutable_Execute``.
+    """
     inputs = executable["num_inputs"]
     words = all_inputs(executable) + executable["num_packed"]
     sources = f.allocate_bytes(words * PTR.size, align=PTR.size)
@@ -156,9 +167,9 @@ def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
 
 @routine(PTR, executable=EXECUTABLE, args=ARGS, event=EVENT)
 def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) -> Value:
-    """Queue an execution whose task completes the event; return an error, null on success.
+    """Emit a native function that queues an execution for a worker thread; it returns an error or null.
 
-    The task takes over one reference to the event.
+    The queued task takes over one of the references to ``event``, and completes it after the run.
     """
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     words = (inputs + outputs) * 2 + inputs + executable["num_packed"]
@@ -180,7 +191,10 @@ def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) 
 def _hold_inputs(
     f: Function, executable: Fields, args: Fields, addresses: TaskAddresses, device: Value
 ) -> None:
-    """Store the data, storages and events of a device's arguments in the task, and add references to them."""
+    """Emit stores of a device's arguments into a task's tables: addresses of data, storages and events.
+
+    The task gets references to the storages and events.
+    """
     first = device * executable["num_inputs"]
     with f.loop(0, executable["num_inputs"]) as loop:
         buffer = Fields(BUFFER, load_element(PTR, arguments_of(f, args, device), loop.index))
@@ -192,7 +206,11 @@ def _hold_inputs(
 
 
 def _hold_outputs(f: Function, executable: Fields, args: Fields, storages: Value, device: Value) -> None:
-    """Store the storages of a device's results in the task, and add references to them."""
+    """Emit stores of the storages (memory blocks) of a device's results into a queued execution's table.
+
+    ``storages`` is the address of the part of the table for the results of all devices. The emitted code adds
+    a reference to each storage.
+    """
     results, first = results_of(f, args, device), device * executable["num_outputs"]
     with f.loop(0, executable["num_outputs"]) as loop:
         storage = Fields(BUFFER, load_element(PTR, results, loop.index))["storage"]

@@ -12,7 +12,10 @@ from hloom.jax.pjrt.routines.executables import SWEEPER
 
 @routine(exported=True)
 def pjrt_unlock_all(f: Function) -> None:
-    """Reset the locks that other threads of the parent may have held at the fork."""
+    """Emit a native function that resets all locks, for the child of a fork.
+
+    Other threads of the parent, which do not exist in the child, may have held them.
+    """
     unlock_pool(f)
     for lock in (EVENTS(f).nested("lock"), EVENTS(f).nested("changed"), SWEEPER(f).nested("lock")):
         fill_bytes(lock.pointer, f.constant(I8, 0), lock.struct.size)

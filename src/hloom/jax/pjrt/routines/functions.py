@@ -43,7 +43,11 @@ _POINTEES: Final[dict[str, Struct]] = {
 
 
 def function(name: str) -> Callable[[Callable[[Function, Fields], Operand | None]], Routine]:
-    """Declare a PJRT function; the decorated emitter returns its error, or None for success."""
+    """Return a decorator that makes a native function ``PJRT_NAME`` of a function that emits its body.
+
+    The emitter gets the LLVM function and the argument struct, and returns the PJRT error to return, or None
+    for null, which means success.
+    """
 
     def declared(emit: Callable[[Function, Fields], Operand | None]) -> Routine:
         def body(f: Function, args: Fields) -> Operand:
@@ -56,11 +60,11 @@ def function(name: str) -> Callable[[Callable[[Function, Fields], Operand | None
 
 
 def pointee(fields: Fields, name: str) -> Fields:
-    """Return the struct that the pointer field ``name`` points to."""
+    """Emit a load of the pointer field ``name``; return the struct that it points to."""
     return Fields(_POINTEES[name], fields[name])
 
 
 @routine(PTR, exported=True, args=PTR)
 def pjrt_nothing(f: Function, args: Value) -> Value:
-    """Do nothing and return success: the deleter for memory that the plug-in owns."""
+    """Emit a native function that does nothing and returns null: a deleter for memory of the plug-in."""
     return null(f)

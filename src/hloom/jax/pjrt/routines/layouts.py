@@ -16,7 +16,7 @@ _LAYOUTS: Final = State("layouts", row_major=PTR)
 
 @routine(exported=True, row_major=PTR)
 def pjrt_set_layouts(f: Function, row_major: Value) -> None:
-    """Set the table of handles of row-major layouts, indexed by rank."""
+    """Emit a native function that sets the table of handles of row-major layouts, indexed by rank."""
     _LAYOUTS(f)["row_major"] = row_major
 
 
@@ -25,7 +25,7 @@ def _row_major(f: Function, rank: Value) -> Value:
 
 
 def layout_of(f: Function, buffer: Fields) -> Value:
-    """Return the handle of a buffer's layout."""
+    """Emit a load of the handle of a buffer's layout, or of its rank's row-major layout if it is null."""
     layout = buffer["layout"]
     return is_null(layout).select(_row_major(f, buffer["rank"]), layout)
 

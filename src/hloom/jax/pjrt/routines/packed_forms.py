@@ -23,21 +23,22 @@ USES: Final = 4
 
 @routine(exported=True, bytes=I64)
 def pjrt_set_packed_limit(f: Function, bytes: Value) -> None:
-    """Set the limit of the memory of all packed forms."""
+    """Emit a native function that sets the limit, in bytes, of the memory of all packed forms."""
     PACKED_MEMORY(f)["limit"] = bytes
 
 
 @routine(I64, exported=True)
 def pjrt_packed_bytes(f: Function) -> Value:
-    """Return the memory of all packed forms."""
+    """Emit a native function that returns the memory of all packed forms, in bytes."""
     return PACKED_MEMORY(f).atomic("bytes").load("monotonic")
 
 
 @routine(I64, storage=STORAGE, packed=PACKED)
 def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
-    """Return the word of a packed argument: 0, or the address of the packed form of an array.
+    """Emit a native function that returns the word that tells a program about an argument's packed form.
 
-    The lowest bit of the word is set if the execution is to fill it; see `hloom.cpu.packed_arguments`.
+    0: the array has none. An address: the packed form. An address with its lowest bit set: memory for the
+    packed form, which the program is to fill. See `hloom.cpu.packed_arguments`.
     """
     head = PACKED_FORM.size
     kept = storage.atomic("packed").load("acquire")
@@ -63,7 +64,10 @@ def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
 
 @routine(executable=EXECUTABLE, sources=PTR, storages=PTR)
 def find_packed_forms(f: Function, executable: Fields, sources: Value, storages: Value) -> None:
-    """Store the words of the packed arguments of one device behind the addresses of the arguments."""
+    """Emit a native function that computes the words (`packed_word`) of one device's packed arguments.
+
+    It stores them in the table ``sources`` behind the addresses of the inputs.
+    """
     words = f.offset(sources, executable["num_inputs"], PTR)
     with f.loop(0, executable["num_packed"]) as loop:
         packed = Fields(PACKED, executable["packed"]).at(loop.index)
@@ -75,7 +79,10 @@ def find_packed_forms(f: Function, executable: Fields, sources: Value, storages:
 def keep_packed_forms(
     f: Function, executable: Fields, sources: Value, storages: Value, status: Value
 ) -> None:
-    """Keep the packed forms that an execution has filled beside their arrays; not if it ended early."""
+    """Emit a native function that attaches the packed forms filled by an execution to their arrays.
+
+    If ``status`` is not 0, the execution ended early, and the packed forms are freed instead.
+    """
     words = f.offset(sources, executable["num_inputs"], PTR)
     with f.loop(0, executable["num_packed"]) as loop:
         word = load_element(I64, words, loop.index)

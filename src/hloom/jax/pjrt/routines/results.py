@@ -30,13 +30,16 @@ _DONATIONS: Final = State("donations", calls=I64)
 
 
 def arguments_of(f: Function, args: Fields, device: Value) -> Value:
-    """Return the address of the table of a device's argument buffers."""
+    """Emit a load of the address of the table of a device's argument buffers; ``device`` is its index."""
     return load_element(PTR, args["argument_lists"], device)
 
 
 @routine(PTR, args=ARGS, device=I64)
 def results_of(f: Function, args: Fields, device: Value) -> Value:
-    """Return the address of the table of a device's result buffers; null if the caller passes none."""
+    """Emit a native function that returns the address of the table for a device's result buffers.
+
+    It returns null if the caller passes no tables.
+    """
     lists = args["output_lists"]
     f.return_if(is_null(lists), 0)
     return load_element(PTR, lists, device)
@@ -47,7 +50,7 @@ def results_of(f: Function, args: Fields, device: Value) -> Value:
 
 @routine(I1, args=ARGS, index=I64)
 def is_excepted(f: Function, args: Fields, index: Value) -> Value:
-    """Return whether the execution's options exclude the argument ``index`` from donation."""
+    """Emit a native function that returns whether the options exclude argument ``index`` from donation."""
     f.return_if(is_null(args["options"]), 0)
     options = pointee(args, "options")
     with f.loop(0, options["num_non_donatable_input_indices"]) as loop:
@@ -58,10 +61,10 @@ def is_excepted(f: Function, args: Fields, index: Value) -> Value:
 
 @routine(I1, executable=EXECUTABLE, args=ARGS, arguments=PTR)
 def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: Value) -> Value:
-    """Return whether a donated buffer is passed for another argument too.
+    """Emit a native function that returns whether a donated buffer is passed for another argument too.
 
-    Donated buffers are marked by the number of this call. There is a duplicate if a buffer is marked already,
-    or if more arguments are marked than were donated.
+    It marks the donated buffers by the number of this execution. There is a duplicate if a buffer is marked
+    already, or if more arguments are marked than were donated.
     """
     call = _DONATIONS(f).atomic("calls").add(1, "monotonic") + 1
     donated, bearers = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
@@ -80,7 +83,7 @@ def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: V
 
 @routine(executable=EXECUTABLE, args=ARGS, arguments=PTR)
 def donate(f: Function, executable: Fields, args: Fields, arguments: Value) -> None:
-    """Delete the donated argument buffers of a device."""
+    """Emit a native function that deletes the donated buffers among the arguments of one device."""
     with f.loop(0, executable["num_donated"]) as loop:
         index = load_element(I64, executable["donated"], loop.index)
         with f.when(~is_excepted(f, args, index)):
@@ -89,7 +92,7 @@ def donate(f: Function, executable: Fields, args: Fields, arguments: Value) -> N
 
 @routine(executable=EXECUTABLE, args=ARGS)
 def donate_all(f: Function, executable: Fields, args: Fields) -> None:
-    """Delete the donated argument buffers of all devices."""
+    """Emit a native function that deletes the donated argument buffers of all devices."""
     f.return_if(is_zero(executable["num_donated"]))
     with f.loop(0, executable["num_devices"]) as loop:
         donate(f, executable, args, arguments_of(f, args, loop.index))
@@ -100,10 +103,10 @@ def donate_all(f: Function, executable: Fields, args: Fields) -> None:
 
 @routine(PTR, args=ARGS, arguments=PTR, index=I64)
 def donated_storage(f: Function, args: Fields, arguments: Value, index: Value) -> Value:
-    """Return a new reference to the storage of a donated argument, for a result to reuse.
+    """Emit a native function that returns a new reference to a donated argument's storage (memory block).
 
-    Returns null if the index is -1, if the options exclude the argument from donation, or if the storage has
-    other references or another owner.
+    A result reuses it. The function returns null if ``index`` is -1, if the options exclude the argument from
+    donation, or if the storage has other references or another owner.
     """
     f.return_if(index.compare("slt", 0), 0)
     f.return_if(is_excepted(f, args, index), 0)
@@ -131,9 +134,10 @@ def make_results(
     device: Fields,
     event: Fields,
 ) -> Value:
-    """Allocate the result buffers of a device; their event, to which each adds a reference, is ``event``.
+    """Emit a native function that allocates the result buffers of a device, reusing donated arguments.
 
-    Stores the buffers in ``results`` and the addresses of their data in ``targets``. Returns whether memory
+    It stores the buffers in the table ``results`` and the addresses of their data in ``targets``; each buffer
+    gets a reference to ``event``, which completes when the data are written. It returns whether memory
     sufficed.
     """
     with f.loop(0, executable["num_outputs"]) as loop:
@@ -169,7 +173,7 @@ def _buffer_of(f: Function, output: Fields, storage: Value, device: Fields, even
 
 @routine(results=PTR, count=I64)
 def destroy_results(f: Function, results: Value, count: Value) -> None:
-    """Destroy the first ``count`` result buffers of a device."""
+    """Emit a native function that destroys the first ``count`` result buffers in a device's table."""
     with f.loop(0, count) as loop:
         destroy_buffer(f, Fields(BUFFER, load_element(PTR, results, loop.index)))
         store_element(results, loop.index, null(f))
@@ -177,22 +181,26 @@ def destroy_results(f: Function, results: Value, count: Value) -> None:
 
 @routine(executable=EXECUTABLE, args=ARGS, devices=I64)
 def destroy_all_results(f: Function, executable: Fields, args: Fields, devices: Value) -> None:
-    """Destroy the result buffers of the first ``devices`` devices."""
+    """Emit a native function that destroys the result buffers of the first ``devices`` devices."""
     with f.loop(0, devices) as loop:
         destroy_results(f, results_of(f, args, loop.index), executable["num_outputs"])
 
 
 def device_of(f: Function, executable: Fields, args: Fields, number: Value | int) -> Value:
-    """Return the device that the PJRT arguments state, or else the executable's device ``number``."""
+    """Emit a load of the device to run on, ``execute_device`` or else the program's device ``number``.
+
+    ``args`` are the arguments of ``PJRT_LoadedExecutable_Execute``, whose ``execute_device`` may be null.
+    """
     device = args["execute_device"]
     return is_null(device).select(load_element(PTR, executable["devices"], number), device)
 
 
 @routine(I1, executable=EXECUTABLE, args=ARGS, targets=PTR, event=EVENT)
 def make_all_results(f: Function, executable: Fields, args: Fields, targets: Value, event: Fields) -> Value:
-    """Allocate the result buffers of all devices; return whether memory sufficed.
+    """Emit a native function that allocates the result buffers of all devices.
 
-    ``targets`` receives the addresses of their data, device after device.
+    It stores the addresses of their data in ``targets``, device after device, and returns whether memory
+    sufficed. ``event`` completes when the data are written.
     """
     arguments = LocalVariable(f, PTR, 0)
     with f.loop(0, executable["num_devices"]) as loop:

@@ -27,10 +27,11 @@ PyErr_SetInterrupt: Final = External("PyErr_SetInterrupt", VOID)
 
 @routine(exported=True, execute=PTR, run_error=PTR, callback_error=PTR)
 def pjrt_set_execute(f: Function, execute: Value, run_error: Value, callback_error: Value) -> None:
-    """Set the Python functions that native code calls.
+    """Emit a native function that sets the addresses of three Python callbacks.
 
-    ``execute`` runs programs that native code does not. ``run_error`` returns the error for an executable and
-    a status. ``callback_error`` returns the error of the callback that failed in this thread, or null.
+    ``execute`` implements ``PJRT_LoadedExecutable_Execute`` where native code does not. ``run_error`` returns
+    the PJRT error for an executable and a nonzero status. ``callback_error`` returns the PJRT error of the
+    user's callback that failed in this thread, or null.
     """
     python = PYTHON(f)
     python["execute"], python["run_error"], python["callback_error"] = execute, run_error, callback_error
@@ -38,17 +39,20 @@ def pjrt_set_execute(f: Function, execute: Value, run_error: Value, callback_err
 
 @routine(PTR, executable=EXECUTABLE, status=I32)
 def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
-    """Return the PJRT error for a nonzero status: `NO_ARENA`, `NO_RESULTS`, or that of a gang."""
+    """Emit a native function that returns the PJRT error for the nonzero status of an execution.
+
+    A status is `NO_ARENA`, `NO_RESULTS`, or that of a run of several devices in one thread (a gang).
+    """
     return f.call_pointer(PTR, PYTHON(f)["run_error"], executable.pointer, status)
 
 
 @routine(PTR, executable=EXECUTABLE)
 def error_of_interruption(f: Function, executable: Fields) -> Value:
-    """Return the PJRT error of a program that ended early, for one of three reasons.
+    """Emit a native function that returns the PJRT error of a program that ended early.
 
-    A callback raised an exception, which Python has recorded. Or a signal handler raised an exception in this
-    thread, which has no Python frame: the interrupt is set again for the next Python code. Or the process is
-    ending, and has stopped the program.
+    There are three reasons: a callback raised an exception, which Python has recorded; a signal handler
+    raised an exception in this thread, which has no Python frame, so that the interrupt is set again for the
+    next Python code; or the process is ending, and has stopped the program.
     """
     gil = PyGILState_Ensure(f)
     with f.when(~is_null(PyErr_Occurred(f))):
@@ -64,11 +68,11 @@ def error_of_interruption(f: Function, executable: Fields) -> Value:
 
 @routine(PTR, executable=EXECUTABLE, sources=PTR, targets=PTR, storages=PTR)
 def run(f: Function, executable: Fields, sources: Value, targets: Value, storages: Value) -> Value:
-    """Run a program on its devices; return its error, null on success.
+    """Emit a native function that runs a program on its devices; it returns an error, null on success.
 
-    The calling thread has locked the program's gang, if it has one. ``sources`` and ``targets`` are the
-    tables of the addresses of inputs and outputs, device after device. A program on one device may have
-    packed arguments: ``sources`` has room for their words, and ``storages`` are the storages of the inputs.
+    ``sources`` and ``targets`` are tables of the addresses of inputs and outputs, device after device. On one
+    device, ``storages`` is the table of the inputs' storages, and ``sources`` has room for the words of
+    packed arguments behind the inputs. The calling thread has locked the program's gang, if there is one.
     """
     with f.when(~is_null(executable["gang"])):
         status = _run_together(f, executable, sources, targets)
@@ -89,7 +93,10 @@ def _run_together(f: Function, executable: Fields, sources: Value, targets: Valu
 
 
 def _run_alone(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
-    """Run a program on one device, with an arena if it has temporaries; return its status."""
+    """Emit a run of a program on one device, with memory for its temporaries; return its status (0: success).
+
+    The emitted code returns an error from the function if there is not enough memory.
+    """
     bytes, arena = executable["arena_bytes"], LocalVariable(f, PTR, 0)
     with f.when(~is_zero(bytes)):
         arena.set(pjrt_take(f, bytes))

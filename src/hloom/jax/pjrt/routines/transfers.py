@@ -50,13 +50,19 @@ _IMMUTABLE_UNTIL_TRANSFER: Final = 2
 
 @routine(exported=True, from_host=PTR, to_host=PTR)
 def pjrt_set_transfers(f: Function, from_host: Value, to_host: Value) -> None:
-    """Set the Python functions for transfers that native code does not implement."""
+    """Emit a native function that sets the Python callbacks for transfers that native code does not do.
+
+    They implement ``PJRT_Client_BufferFromHostBuffer`` and ``PJRT_Buffer_ToHostBuffer``.
+    """
     _PYTHON(f)["from_host"], _PYTHON(f)["to_host"] = from_host, to_host
 
 
 @function("Buffer_ToHostBuffer")
 def to_host(f: Function, args: Fields) -> Value:
-    """Wait until a buffer is ready, and copy it to the host; without a destination, return its size only."""
+    """Emit ``PJRT_Buffer_ToHostBuffer``: wait until a buffer is ready, and copy its data to the host.
+
+    Without a destination, the function stores the size only. With a stated host layout, it calls Python.
+    """
     with f.when(~is_null(args["host_layout"])):
         f.return_value(f.call_pointer(PTR, _PYTHON(f)["to_host"], args.pointer))
     buffer, target = living(f, args, "src"), args["dst"]
@@ -73,7 +79,7 @@ def to_host(f: Function, args: Fields) -> Value:
 
 @function("Buffer_CopyRawToHost")
 def raw_to_host(f: Function, args: Fields) -> Value:
-    """Wait until a buffer is ready, and copy a range of its bytes to the host."""
+    """Emit ``PJRT_Buffer_CopyRawToHost``: wait until a buffer is ready, and copy a range of its bytes."""
     buffer, offset, size = living(f, args), args["offset"], args["transfer_size"]
     total = buffer["bytes"]
     with f.when(offset.compare("ugt", total) | size.compare("ugt", total - offset)):
@@ -84,9 +90,9 @@ def raw_to_host(f: Function, args: Fields) -> Value:
 
 
 def _read(f: Function, buffer: Fields, target: Value, offset: Value, size: Value) -> None:
-    """Emit a wait for a buffer and a copy of ``size`` of its bytes.
+    """Emit a wait for a buffer, and a copy of ``size`` of its bytes from ``offset`` on to ``target``.
 
-    The emitted code returns the error of the buffer's producer from the function if it failed.
+    The emitted code returns an error from the function if the computation of the buffer failed.
     """
     storage = pointee(buffer, "storage")
     keep_storage(f, storage)
@@ -100,7 +106,11 @@ def _read(f: Function, buffer: Fields, target: Value, offset: Value, size: Value
 
 @function("Client_BufferFromHostBuffer")
 def from_host(f: Function, args: Fields) -> Value:
-    """Create a buffer from row-major host data; call Python for other data, or if memory is short."""
+    """Emit ``PJRT_Client_BufferFromHostBuffer``: create a buffer from row-major host data.
+
+    The function calls Python for other strides and layouts, for elements narrower than a byte, and if memory
+    is short.
+    """
     with section(f) as native:
         width = _width_of(f, args["type"])
         native.leave_if(is_zero(width) | ~is_null(args["device_layout"]))
@@ -119,7 +129,10 @@ def from_host(f: Function, args: Fields) -> Value:
 
 
 def _width_of(f: Function, type: Value) -> Value:
-    """Return the size of an element type in bytes; 0 for types narrower than a byte and unknown types."""
+    """Emit the lookup of an element type's size in bytes; 0 for unknown types and types narrower than a byte.
+
+    ``type`` is PJRT's number of the element type.
+    """
     widths = [TYPES[n].bits // 8 if n in TYPES else 0 for n in range(max(TYPES) + 1)]
     f.module.constant_bytes("widths", bytes(widths), align=I8.size)
     row = type.compare("ult", len(widths)).select(type, 0)
@@ -127,10 +140,10 @@ def _width_of(f: Function, type: Value) -> Value:
 
 
 def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
-    """Return the size of a host array in bytes.
+    """Emit the computation of the size of a host array in bytes, and a check that it is row-major.
 
-    Leaves the section ``native``, so that Python transfers the array, if its strides are not row-major. The
-    strides of arrays without elements are arbitrary.
+    ``width`` is the size of an element. The emitted code leaves the section ``native``, after which Python
+    transfers the array, if the array has elements and its byte strides are not row-major.
     """
     dimension, size = LocalVariable(f, I64, args["num_dims"]), LocalVariable(f, I64, width)
     differs = LocalVariable(f, I1, f.constant(I1, 0))
@@ -149,10 +162,11 @@ def _row_major_size(f: Function, args: Fields, width: Value, native: Section) ->
 
 
 def _host_storage(f: Function, args: Fields, size: Value, native: Section) -> tuple[Value, Value]:
-    """Return storage with the host's data, and an event that completes when the host may overwrite its data.
+    """Emit code that makes a storage (memory block) of the host's data; return the storage and an event.
 
-    The storage borrows host memory that is large, aligned and immutable until the event; otherwise it has a
-    copy.
+    The event completes when the host may overwrite its data. The storage borrows the host's memory if that is
+    large, aligned, and immutable until the event completes; otherwise it has a copy. The emitted code leaves
+    the section ``native``, after which Python transfers the array, if memory is short.
     """
     data, storage, event = args["data"], LocalVariable(f, PTR), LocalVariable(f, PTR, ready_event(f))
     is_lasting = args["host_buffer_semantics"].compare("uge", _IMMUTABLE_UNTIL_TRANSFER)
@@ -192,9 +206,10 @@ def pjrt_view(
     callee: Value,
     argument: Value,
 ) -> Value:
-    """Return a buffer that is a view of another owner's memory.
+    """Emit a native function that returns a buffer whose data are the memory of another owner.
 
-    ``callee`` and ``argument`` are the owner's deleter and its argument; null for none.
+    ``callee`` and ``argument`` are the owner's deleter and its argument, null for none; ``type`` is PJRT's
+    number of the element type.
     """
     storage = Fields(STORAGE, foreign(f, data, release_foreign.address(f), callee, argument))
     storage["uses"] = NEVER

@@ -31,23 +31,24 @@ _MOST_UNFINISHED: Final = 32
 
 
 def all_inputs(executable: Fields) -> Value:
-    """Return the total number of inputs: inputs per device times devices."""
+    """Emit the number of inputs of all devices: inputs per device times devices."""
     return executable["num_inputs"] * executable["num_devices"]
 
 
 def all_outputs(executable: Fields) -> Value:
-    """Return the total number of outputs: outputs per device times devices."""
+    """Emit the number of outputs of all devices: outputs per device times devices."""
     return executable["num_outputs"] * executable["num_devices"]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAddresses:
-    """The tables of addresses in a task.
+    """The addresses of the four tables in a task, a queued execution; tables list device after device.
 
     Attributes:
-        sources, targets: the data of the inputs, with the words of packed arguments, and of the outputs.
-        storages: the storages of the inputs, then of the outputs.
-        events: the events of the inputs.
+        sources: addresses of the inputs' data, then the words of packed arguments (`packed_word`).
+        targets: addresses of the outputs' data.
+        storages: the reference-counted memory blocks (`STORAGE`) of the inputs, then of the outputs.
+        events: the events of the inputs, which complete when their data are written.
     """
 
     sources: Value
@@ -57,7 +58,7 @@ class TaskAddresses:
 
     @staticmethod
     def of(f: Function, task: Fields, executable: Fields) -> TaskAddresses:
-        """Return the tables of a task."""
+        """Emit the computation of the addresses of a task's tables, one behind the other in memory."""
         inputs, outputs = all_inputs(executable), all_outputs(executable)
         sources = task.address("addresses")
         targets = f.offset(sources, inputs + executable["num_packed"], PTR)
@@ -67,7 +68,11 @@ class TaskAddresses:
 
 @routine(task=TASK)
 def execute_task(f: Function, task: Fields) -> None:
-    """Wait for a task's inputs, run its program, release its references, and complete its event."""
+    """Emit a native function that executes and frees a task, a queued execution.
+
+    It waits for the inputs, runs the program, drops the task's references to storages and events, and
+    completes the task's event.
+    """
     executable, event = pointee(task, "executable"), task["event"]
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     addresses = TaskAddresses.of(f, task, executable)
@@ -90,7 +95,11 @@ def execute_task(f: Function, task: Fields) -> None:
 
 
 def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> Value:
-    """Wait until no other thread runs the program's gang, and run it; return its error, null on success."""
+    """Emit code that runs a program; return its error, null on success.
+
+    If the program has a gang (one thread that runs all devices), the code first waits until it has the gang's
+    lock, and unlocks the gang after the run.
+    """
     gang = executable["gang"]
     with f.when(~is_null(gang)):
         wait_for_gang(f, gang)
@@ -102,7 +111,7 @@ def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> V
 
 @routine(PTR, worker=WORKER)
 def work(f: Function, worker: Fields) -> None:
-    """Run the tasks of a worker's queue in an endless loop."""
+    """Emit the main function of a worker thread: an endless loop that executes the tasks of its queue."""
     lock, changed, task = worker.nested("lock"), worker.nested("changed"), LocalVariable(f, PTR)
     with repeat(f):
         with locked(f, lock):
@@ -119,7 +128,7 @@ def work(f: Function, worker: Fields) -> None:
 
 @routine(exported=True, device=DEVICE)
 def pjrt_drain(f: Function, device: Fields) -> None:
-    """Wait until the worker of a device has finished all its tasks."""
+    """Emit a native function that waits until the worker thread of a device has finished all its tasks."""
     worker = device.nested("worker")
     with locked(f, worker.nested("lock")), repeat(f) as loop:
         loop.leave_if(is_zero(worker["unfinished"]))
@@ -128,9 +137,9 @@ def pjrt_drain(f: Function, device: Fields) -> None:
 
 @routine(worker=WORKER, task=TASK)
 def enqueue(f: Function, worker: Fields, task: Fields) -> None:
-    """Append a task to a worker's queue; start the worker's thread if it has none.
+    """Emit a native function that appends a task to a worker's queue, and starts its thread at first use.
 
-    Waits while the worker has `_MOST_UNFINISHED` unfinished tasks.
+    The function waits while the worker has `_MOST_UNFINISHED` unfinished tasks.
     """
     lock, changed = worker.nested("lock"), worker.nested("changed")
     task["next"] = 0
