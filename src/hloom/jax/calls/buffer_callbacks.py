@@ -42,7 +42,7 @@ class CallbackBuffer:
         return np.array(self._array, dtype, copy=copy)
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """Return a DLPack capsule; before DLPack 1.0 it cannot mark an operand read-only."""
+        """Return a DLPack capsule of the array; before version 1.0 it cannot mark an operand as read-only."""
         is_versioned = (keywords.get("max_version") or (0, 0)) >= (1, 0)
         return (self._array if is_versioned else self._memory).__dlpack__(**keywords)
 
@@ -51,7 +51,7 @@ class CallbackBuffer:
 
 
 class ExecutionContext:
-    """The execution that runs a callback, with the interface of JAX's ``ExecutionContext``."""
+    """The first argument of a ``buffer_callback``, with the interface of JAX's ``ExecutionContext``."""
 
     @property
     def stage(self) -> Any:
@@ -59,15 +59,16 @@ class ExecutionContext:
 
     @property
     def stream(self) -> int:
-        """Raise the error that JAX raises on CPUs: there is no GPU stream."""
+        """Raise JaxRuntimeError, as JAX does on CPUs: there is no GPU stream."""
         error: Any = import_module("jax").errors.JaxRuntimeError
         raise error("UNIMPLEMENTED: XLA FFI GPU context is not available: hloom computes on the CPU")
 
 
 def fill(function: Callable[..., object], instruction: HloInstruction, operands: Sequence[Value]) -> Any:
-    """Call a ``buffer_callback`` on buffers; return its results.
+    """Call the Python function of a ``buffer_callback``; return the results, which it has written to buffers.
 
-    A result that the instruction aliases to an operand is initialized with the operand and shares its memory.
+    Result buffers are zero at first. A result that ``instruction`` aliases to an operand shares its memory
+    with a copy of the operand.
     """
     operation = instruction.operation
     assert isinstance(operation, CustomCall)

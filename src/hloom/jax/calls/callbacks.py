@@ -36,7 +36,12 @@ _bound: Final[dict[HloInstruction, Any]] = {}
 
 
 def bind(calls: Sequence[HloInstruction], functions: Sequence[object]) -> list[HloInstruction]:
-    """Bind a program's Python functions to its custom calls; return the custom calls that are callbacks."""
+    """Record the Python function of each custom call that is a callback; return these custom calls.
+
+    Args:
+        calls: instructions of a program.
+        functions: the program's Python functions; each custom call states the index of one.
+    """
     targets = (*CALLBACK_TARGETS, BUFFER_TARGET)
     callbacks = [call for call in calls if getattr(call.operation, "custom_call_target", "") in targets]
     for call in callbacks:
@@ -45,14 +50,14 @@ def bind(calls: Sequence[HloInstruction], functions: Sequence[object]) -> list[H
 
 
 def _function_at(call: HloInstruction, functions: Sequence[Any]) -> Any:
-    """Return the function whose index the call's configuration states."""
+    """Return the element of ``functions`` whose index the custom call's backend configuration states."""
     from hloom.operations.ffi_attributes import parse_attributes
 
     return functions[int(parse_attributes(call.backend_config)["index"])]
 
 
 def unbind(calls: Sequence[HloInstruction]) -> None:
-    """Remove the Python functions that `bind` bound to custom calls."""
+    """Forget the Python functions that `bind` recorded for these custom calls."""
     for call in calls:
         _bound.pop(call, None)
 
@@ -66,14 +71,17 @@ def _function_of(instruction: HloInstruction) -> Any:
 
 
 def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Run a ``buffer_callback``, called by the evaluator."""
+    """Evaluate the custom call of a ``buffer_callback``: the evaluator's function for its target."""
     from hloom.jax.calls.buffer_callbacks import fill
 
     return fill(_function_of(instruction), instruction, operands)
 
 
 def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Run a callback on read-only copies of the operands, called by the evaluator."""
+    """Evaluate the custom call of a Python callback: the evaluator's function for its target.
+
+    Calls the Python function with read-only copies of the operands, and returns its results.
+    """
     function = _function_of(instruction)
     results = _sequence(function(*[_immutable(operand) for operand in operands]))
     values = [
@@ -96,12 +104,13 @@ def _sequence(results: object) -> Sequence[object]:
 
 
 class HostFunctions:
-    """The Python callbacks of a program, which native code calls by the number of the host call.
+    """The Python callbacks of a program; native code calls this object with the number of a host call.
 
-    `take_error` returns the exception of a callback.
+    The number is an index into the host calls, the instructions that native code executes by a call of the
+    host. `take_error` returns the exception of a callback that failed.
 
     Attributes:
-        answers_all: whether every host call of the program is such a callback.
+        answers_all: whether every host call of the program is a callback that this object can run.
     """
 
     def __init__(self, calls: Sequence[HloInstruction], functions: Sequence[Any]) -> None:
@@ -109,7 +118,11 @@ class HostFunctions:
         self.answers_all = len(self._sites) == len(calls)
 
     def __call__(self, number: int, pointers: int) -> None:
-        """Run host call ``number``; ``pointers`` is the address of the table of its operands and results."""
+        """Run the callback of host call ``number``.
+
+        ``pointers`` is the address of a table of 64-bit addresses: the operands, then the leaves of the
+        result.
+        """
         try:
             self._sites[number].run(pointers)
         except BaseException as error:
@@ -118,7 +131,7 @@ class HostFunctions:
 
     @staticmethod
     def answers(call: HloInstruction) -> bool:
-        """Return whether a host call is a callback with static arrays and tokens as operands and results."""
+        """Return whether a host call is a Python callback on static arrays and tokens, with such results."""
         return getattr(call.operation, "custom_call_target", "") in CALLBACK_TARGETS and all(
             shape.is_token or (shape.is_array and shape.is_static)
             for shape in (*(o.shape for o in call.operands), *_leaves(call.shape))
@@ -126,10 +139,10 @@ class HostFunctions:
 
 
 class _Site:
-    """A call site: a callback's custom call in a program, and its Python function.
+    """A callback's custom call in a program, with its Python function.
 
-    The function gets copies of the operands: it may keep references to them, but native code reuses their
-    memory.
+    The function gets copies of the operands, because it may keep references to them, and native code reuses
+    their memory.
     """
 
     def __init__(self, call: HloInstruction, functions: Sequence[Any]) -> None:
@@ -140,7 +153,7 @@ class _Site:
         self._views: dict[bytes, tuple[list[_View | None], list[_View | None]]] = {}
 
     def run(self, pointers: int) -> None:
-        """Call the function on copies of the operands, and write its results.
+        """Call the function on copies of the operands, and write its results to the program's memory.
 
         Args:
             pointers: the address of a table of 64-bit addresses: the operands, then the leaves of the result.
@@ -153,7 +166,7 @@ class _Site:
                 result.write(value)
 
     def _views_at(self, table: bytes) -> tuple[list[_View | None], list[_View | None]]:
-        """Return views of the operands and results at the addresses of a table; None for tokens.
+        """Return views of the operands, and of the results, at the addresses in a table; None for tokens.
 
         Views are cached by the bytes of the table, as the same few tables recur.
         """
@@ -167,7 +180,7 @@ class _Site:
 
 
 class _View:
-    """An operand or result of a callback as a numpy view of the program's memory."""
+    """A numpy view of the program's memory at ``address``, which holds an operand or result of a callback."""
 
     def __init__(self, shape: Shape, address: int) -> None:
         kind = np.dtype(shape.element_type.numpy_dtype)
@@ -205,7 +218,7 @@ def _leaves(shape: Shape) -> tuple[Shape, ...]:
 
 
 class _Failed(threading.local):
-    """The exception of the last callback that failed in a thread."""
+    """A thread-local variable: the exception of the last callback that failed in this thread, or None."""
 
     error: BaseException | None = None
 
@@ -214,13 +227,13 @@ _failed: Final = _Failed()
 
 
 def take_error() -> BaseException | None:
-    """Return and clear the exception of the last callback that failed in this thread."""
+    """Return and clear the exception of the last callback that failed in this thread; None if none did."""
     error, _failed.error = _failed.error, None
     return error
 
 
 def register_targets() -> None:
-    """Register the custom call targets of callbacks with the evaluator and the run time."""
+    """Register with the evaluator the functions that evaluate custom calls of callbacks, by target."""
     from hloom.operations.custom_call import TARGETS
 
     TARGETS.update(dict.fromkeys(CALLBACK_TARGETS, _call) | {BUFFER_TARGET: _fill})

@@ -49,7 +49,7 @@ _batch_partitionable: Final[set[str]] = set()
 def custom_partitioner_extension(next: int) -> int:
     """Return the address of PJRT's custom-partitioner extension.
 
-    ``next`` is the address of the next extension.
+    ``next`` is the address of the next extension in the linked list.
     """
     functions = [callback_of(function, _Registration) for function in (_register, _register_batch)]
     return abi.extension(_EXTENSION, next, functions)
@@ -68,12 +68,18 @@ def _name(args: ctypes.Structure) -> str:
 
 
 def calls_back(artifact: bytes) -> bool:
-    """Return whether compiling a StableHLO artifact calls C functions that the client registered."""
+    """Return whether compiling a StableHLO artifact calls C functions that the client registered.
+
+    True if the artifact contains the name of a custom call for partitioning or inspecting shardings.
+    """
     return any(target in artifact for target in _TARGETS)
 
 
 def install(convert: Callable[[bytes], HloModule]) -> None:
-    """Register the client's partitioners with hloom's; ``convert`` converts a StableHLO artifact to HLO."""
+    """Register the client's partitioners of custom calls with hloom's SPMD partitioner.
+
+    ``convert`` converts a StableHLO artifact to HLO.
+    """
     from hloom.jax.calls.callbacks import TILEWISE_TARGET
     from hloom.sharding.partitioning.custom_calls import BATCH_PARTITIONABLE, CALL_PARTITIONERS, TILEWISE
 
@@ -90,12 +96,15 @@ def _partition(
     operands: Sequence[ShardedShape],
     results: Sequence[ShardedShape],
 ) -> LocalProgram:
-    """Call the C function ``partition`` that the client registered for a custom call.
+    """Partition a custom call by the client's C function ``partition``; return the program for each device.
 
-    Return the local program.
+    Args:
+        callbacks: the address of the client's Callbacks struct.
+        convert: converts a StableHLO artifact to HLO.
+        call: the custom call.
+        operands, results: their global shapes and tilings.
 
-    ``callbacks`` is the address of the client's Callbacks struct. Raises PjrtError with the error that the
-    function reports.
+    Raises PjrtError with the error that the C function reports.
     """
     from hloom.sharding.partitioning.custom_calls import LocalProgram
 
@@ -126,10 +135,10 @@ def _partition(
 
 
 def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Sequence[ShardedShape]) -> None:
-    """Pass the operand's sharding, a serialized OpSharding, to the C function of an ``InspectSharding`` call.
+    """Pass the sharding of the operand of an ``InspectSharding`` call to the call's C function.
 
-    The call's configuration is two little-endian addresses, of the function and of its data. Raises PjrtError
-    with the error that the function reports.
+    The sharding is a serialized OpSharding. The call's configuration is two little-endian addresses, of the
+    function and of its data. Raises PjrtError with the error that the function reports.
     """
     function, data = (
         int.from_bytes(call.backend_config.encode("utf-8", "surrogateescape")[at : at + 8], "little")
@@ -147,9 +156,9 @@ def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Se
 
 
 def _value(arrays: Sequence[ShardedShape], is_tuple: bool, strings: list[object]) -> Any:
-    """Return the struct with the shape and sharding of an array, or of a tuple of arrays.
+    """Return the C struct with the shape and sharding of an array, or of a tuple of arrays.
 
-    The strings that it points to are appended to ``strings``, which keeps them alive.
+    Appends the strings that the struct points to to ``strings``, which keeps them alive.
     """
     from hloom.proto.shape import shape_bytes
     from hloom.shape.shape import Shape
@@ -172,7 +181,10 @@ def _serialized(tilings: Sequence[Tiling], is_tuple: bool) -> bytes:
 
 
 def _tilings(sharding: bytes, shapes: Sequence[Shape], devices: int) -> list[Tiling]:
-    """Parse a serialized OpSharding; return the tilings of arrays of the given shapes."""
+    """Parse a serialized OpSharding; return the tiling of each of the arrays of the given shapes.
+
+    ``devices`` is the number of devices.
+    """
     from hloom.ir.sharding import Sharding
     from hloom.proto.schema.xla_data_pb2 import OpSharding
     from hloom.sharding.tiling.tiling import Tiling

@@ -20,7 +20,10 @@ _staged: Final[set[bytes]] = set()
 
 
 def install(platform: str) -> None:
-    """Receive the C functions and the types of call states that JAX registers for a platform, and for cpu."""
+    """Register handlers that receive the C functions that JAX registers for ``platform`` and for cpu.
+
+    They receive the types of call states too.
+    """
     private.register_custom_call_handler()(platform, _register)
     private.register_custom_type_handler()(platform, _register_type)
     if platform != "cpu":
@@ -38,7 +41,10 @@ def install(platform: str) -> None:
 
 
 def _register(name: str | bytes, function: object, *_: object) -> None:
-    """Queue a C function for a call target, or a mapping from stages to functions, for `register_targets`."""
+    """Queue a C function, or a mapping from stages to C functions, for the custom call target ``name``.
+
+    `register_targets` registers it later. Targets that hloom implements itself are ignored.
+    """
     target = name.decode() if isinstance(name, bytes) else name
     if target.startswith(_BUILT_IN):
         return
@@ -57,7 +63,7 @@ def _register_type(name: str | bytes, registration: object) -> None:
 
 
 def keeps_state(artifact: bytes) -> bool:
-    """Return whether an artifact contains the name of a target with several stages.
+    """Return whether a StableHLO artifact contains the name of a target with several stages.
 
     Such a target creates a state that belongs to one executable, so the program must not be cached.
     """
@@ -65,7 +71,7 @@ def keeps_state(artifact: bytes) -> bool:
 
 
 def register_targets() -> None:
-    """Register the queued C functions and types, which JAX has passed since the last compilation."""
+    """Register the C functions and types that JAX has passed since the last compilation."""
     from hloom.operations.ffi_services import register_type
     from hloom.runtime.custom_call import capsule_address, register_custom_call
 

@@ -32,8 +32,8 @@ class PjrtCompileOptions:
 
     Attributes:
         num_replicas, num_partitions: their product is the number of devices.
-        assignment: a serialized DeviceAssignmentProto; None for the first devices.
-        dump_flags: dump options in the syntax of ``XLA_FLAGS``.
+        assignment: a serialized DeviceAssignmentProto; None for the client's first devices.
+        dump_flags: XLA's ``--xla_dump_*`` options, in the syntax of ``XLA_FLAGS``.
         open_parameters: for each parameter, whether the partitioner chooses its sharding if it has none;
             empty on one device.
     """
@@ -59,7 +59,7 @@ class PjrtCompileOptions:
         )
 
     def devices(self, client: Client) -> list[ClientDevice]:
-        """Return the assigned devices in replica-major order; raises PjrtError for an id out of range."""
+        """Return the program's devices in replica-major order. Raises PjrtError for an id out of range."""
         ids: Sequence[int] = range(self.num_replicas * self.num_partitions)
         if self.assignment is not None:
             try:
@@ -73,24 +73,25 @@ class PjrtCompileOptions:
 
 
 def compiler_options(overrides: Sequence[tuple[str, Option]]) -> Mapping[str, Option]:
-    """Return debug options by name, converted to their types.
+    """Return XLA's debug options by name, with values converted to the options' types.
 
-    Raises PjrtError with XLA's message for an unknown option or a value of the wrong type.
+    ``overrides`` are names and values, which may be strings. Raises PjrtError with XLA's message for an
+    unknown option or a value of the wrong type.
     """
     return {name: _checked(name, value) for name, value in overrides}
 
 
 def dump_flags(options: Mapping[str, Option]) -> str:
-    """Return the dump options in the syntax of ``XLA_FLAGS``."""
+    """Return those of the options that begin with ``xla_dump_``, in the syntax of ``XLA_FLAGS``."""
     dumps = {name: value for name, value in options.items() if name.startswith("xla_dump_")}
     return shlex.join(f"--{name}={value}" for name, value in dumps.items())
 
 
 @cache
 def _types() -> Mapping[str, str]:
-    """Return the type of every option by name, such as ``int32``.
+    """Return the type of each of XLA's debug options by name, such as ``int32``.
 
-    ``enum`` is followed by the names of its values.
+    The type ``enum`` is followed by the names of its values, separated by spaces.
     """
     types: dict[str, str] = {}
     kind = ""
@@ -115,7 +116,10 @@ def _checked(name: str, value: Option) -> Option:
 
 
 def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
-    """Parse a string as a value of an option's type; return None for an invalid string."""
+    """Parse a string as a value of an option's type; return None for an invalid string.
+
+    ``kind`` is the type; ``values`` are the names of an enum's values, empty if any are allowed.
+    """
     match kind:
         case "string":
             return text
@@ -132,7 +136,7 @@ def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
 
 
 def _converted(kind: str, value: bool | int | float, values: Sequence[str]) -> Option | None:
-    """Return ``value`` if it is a value of the option's type, else None.
+    """Return ``value`` if it is a value of the option's type ``kind``, else None.
 
     ``values`` are the names of an enum's values.
     """

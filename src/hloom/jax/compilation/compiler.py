@@ -41,15 +41,20 @@ _programs: Final[dict[str, Compiled]] = {}
 
 
 class ProgramCache:
-    """The cache of compiled programs that `hloom.jax.compilation.handover` queries.
+    """The cache of compiled programs, in memory and on disk, through which JAX's compiler skips jaxlib.
 
-    Programs that call Python, hold state, are dumped, or span several processes are not cached.
+    `hloom.jax.compilation.handover` calls it. Programs that call Python, hold state, are dumped, or span
+    several processes are not cached.
     """
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:
         """Look up a program, and load it into the memory cache.
 
-        Return jaxlib's description or, on a miss, None.
+        Args:
+            identity: the digest of the StableHLO module.
+            options: the serialized compile options.
+
+        Returns jaxlib's description of the program's results, with which jaxlib loads it; None on a miss.
         """
         try:
             parsed = PjrtCompileOptions.parsed(options)
@@ -62,9 +67,11 @@ class ProgramCache:
         return compiled.description or None
 
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
-        """Write a newly compiled program to disk, with jaxlib's description, which ``describe`` returns.
+        """Write a newly compiled program to the disk cache.
 
-        Does nothing for a program that does not run without Python.
+        Does nothing if the program is there, is dumped, or needs Python to run; otherwise calls ``describe``,
+        which returns jaxlib's description of the program's results. For ``identity`` and ``options`` see
+        `description`.
         """
         parsed = PjrtCompileOptions.parsed(options)
         with _lock:
@@ -79,7 +86,10 @@ class ProgramCache:
             cache.put(compiled.key, Entry(facts, parts))
 
     def load(self, client: Client, identity: bytes, options: bytes) -> LoadedExecutable:
-        """Load a cached program on its devices. Raises PjrtError on a cache miss."""
+        """Load a cached program on its devices. Raises PjrtError on a cache miss.
+
+        For ``identity`` and ``options`` see `description`.
+        """
         parsed = PjrtCompileOptions.parsed(options)
         compiled = _look_up(_key(identity, parsed))
         if compiled is None:
@@ -93,6 +103,12 @@ def compile_program(
     client: Client, artifact: bytes, options: bytes, callbacks: Sequence[object]
 ) -> LoadedExecutable:
     """Compile a StableHLO artifact, or take it from the cache; load it on its devices.
+
+    Args:
+        client: the client that has the devices.
+        artifact: a portable artifact of StableHLO.
+        options: the serialized compile options.
+        callbacks: the Python functions that the program calls.
 
     Raises PjrtError and HloError.
     """
@@ -122,13 +138,16 @@ def cache_program(compiled: Compiled) -> None:
 
 
 def _key(identity: bytes, options: PjrtCompileOptions) -> str:
-    """Return the cache key of a program: a digest of its identity and of the options that change its code."""
+    """Return the cache key of a program: a digest of its identity, its options, hloom and the processor.
+
+    Only the options that change the code count.
+    """
     sharding = f"{options.num_replicas} {options.num_partitions} {options.open_parameters}"
     return key_of("jax", plugin_identity(), identity, sharding, host().identity)
 
 
 def _look_up(key: str) -> Compiled | None:
-    """Return a program from the memory cache, or else from disk; None on a miss."""
+    """Return the program with a cache key from the memory cache, or else from disk; None on a miss."""
     with _lock:
         compiled = _programs.get(key)
     cache = configured_cache()
@@ -148,7 +167,7 @@ def _look_up(key: str) -> Compiled | None:
 
 @cache
 def _import_compiler() -> None:
-    """Import the modules that are needed only to compile."""
+    """Import the modules that are needed only to compile; later calls do nothing."""
     with collector_paused_for_imports():
         for name in (
             "cpu.jit.compilation",
@@ -163,7 +182,14 @@ def _import_compiler() -> None:
 def _compiled(
     key: str, artifact: bytes, options: PjrtCompileOptions, distributed: DistributedDevices | None
 ) -> Compiled:
-    """Convert a StableHLO artifact to HLO, and compile it."""
+    """Convert a StableHLO artifact to HLO, and compile it.
+
+    Args:
+        key: the cache key of the program.
+        artifact: a portable artifact of StableHLO.
+        options: the compile options.
+        distributed: the devices, if some belong to other processes; else None.
+    """
     _import_compiler()
     with collector_paused():
         program = compile_artifact(

@@ -36,13 +36,20 @@ _describing: Final = threading.local()
 
 
 def take_callbacks(artifact: bytes) -> Sequence[Any]:
-    """Remove from the store, and return, the Python callbacks of a marked module; empty without a mark."""
+    """Remove from the store, and return, the Python callbacks that belong to a module.
+
+    The mark of the module, an attribute with a number, tells which; without a mark the result is empty.
+    """
     match = _CALLBACKS_MARK.search(artifact)
     return _waiting.pop(int(match[1]), ()) if match is not None else ()
 
 
 def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
-    """Split a serialized executable from the mark at its end; return it and the mark's Python callbacks."""
+    """Split a serialized executable from the mark at its end, the number of its Python callbacks.
+
+    Returns the executable's bytes and the callbacks, which are removed from the store; no callbacks without a
+    mark.
+    """
     match = _CALLBACKS_AT_END.search(data)
     return (data, ()) if match is None else (data[: match.start()], _waiting.pop(int(match[1]), ()))
 
@@ -50,25 +57,31 @@ def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
 def identity_of(artifact: bytes) -> bytes:
     """Return the identity of a program: the digest in the mark of its module, or else that of the bytes.
 
-    The mark's digest leaves out source locations.
+    The mark, an attribute that the wrapper of JAX's compiler adds, has a digest without source locations.
     """
     match = _IDENTITY_MARK.search(artifact)
     return match[1] if match is not None else hashlib.sha256(artifact).hexdigest().encode()
 
 
 def identity_in(data: bytes) -> bytes | None:
-    """Return the identity of a program if the bytes are its mark alone; None for a serialized executable."""
+    """Return the identity of a program if ``data`` is a mark with an identity and nothing else.
+
+    Returns None for a serialized executable.
+    """
     match = _IDENTITY_MARK.fullmatch(data)
     return None if match is None else match[1]
 
 
 def is_describing() -> bool:
-    """Return whether this thread serializes an executable only to get jaxlib's description of its results."""
+    """Return whether this thread serializes an executable only to get jaxlib's description of its results.
+
+    Then the plug-in returns no bytes of its own.
+    """
     return getattr(_describing, "now", False)
 
 
 def _description(executable: Any) -> bytes:
-    """Return jaxlib's description of an executable's results, which precedes the serialized executable."""
+    """Return jaxlib's description of an executable's results, which precedes every serialized executable."""
     _describing.now = True
     try:
         data: bytes = executable.serialize()
@@ -78,25 +91,31 @@ def _description(executable: Any) -> bytes:
 
 
 class Programs(Protocol):
-    """The interface of the cache of compiled programs, `hloom.jax.compilation.compiler.ProgramCache`."""
+    """The part of `hloom.jax.compilation.compiler.ProgramCache` that the wrapper of JAX's compiler uses."""
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:
-        """Return jaxlib's description of a cached program; None on a miss."""
+        """Return jaxlib's description of the results of a cached program; None on a miss.
+
+        Args:
+            identity: the digest of the StableHLO module.
+            options: the serialized compile options.
+        """
         ...
 
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
-        """Write a newly compiled program to the cache, with the bytes that ``describe`` returns.
+        """Write a newly compiled program to the cache.
 
-        They are jaxlib's serialization of the executable; ``describe`` is called only for a program that is
-        stored.
+        ``describe`` returns jaxlib's description of the results; it is called only for a program that is
+        stored. For ``identity`` and ``options`` see `description`.
         """
         ...
 
 
 def install(platform_version: str, programs: Programs) -> None:
-    """Wrap JAX's functions that compile, and that read JAX's own compilation cache.
+    """Wrap JAX's function that compiles, and the one that reads JAX's own compilation cache.
 
-    The wrappers change nothing for clients of other platform versions.
+    The wrappers change nothing for clients with another platform version than ``platform_version``;
+    ``programs`` is the cache to take programs from.
     """
     _wrap_compile(platform_version, programs)
     _wrap_cache(platform_version)
@@ -120,7 +139,7 @@ def _wrap_cache(platform_version: str) -> None:
 
 
 class _Loader:
-    """A proxy of a client that adds Python callbacks to the executables that it loads."""
+    """A proxy of a JAX client that adds Python callbacks to each executable that it loads."""
 
     def __init__(self, client: Any, functions: Sequence[Any]) -> None:
         self._client = client
@@ -130,7 +149,7 @@ class _Loader:
         return getattr(self._client, name)
 
     def deserialize_executable(self, data: bytes, devices: Any, options: Any) -> Any:
-        """Load a serialized executable, with the mark of its callbacks appended to its bytes."""
+        """Load a serialized executable; the mark that leads to its callbacks is appended to its bytes."""
         marked = data + _enqueued(self._functions).encode()
         return self._client.deserialize_executable(marked, devices, options)
 
@@ -166,7 +185,7 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
 
 
 def _enqueued(callbacks: Sequence[object]) -> str:
-    """Store the Python callbacks of a module; return the mark with the number of their entry."""
+    """Store the Python callbacks of a module under a new number; return the mark, a text with this number."""
     number = next(_numbers)
     _waiting[number] = list(callbacks)
     return f"hloom-callbacks-{number};"
@@ -174,7 +193,7 @@ def _enqueued(callbacks: Sequence[object]) -> str:
 
 @contextmanager
 def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
-    """Add string attributes to a module, and remove them at the end of the ``with`` statement."""
+    """Add string attributes to a module for the duration of the ``with`` block."""
     ir = private.ir()
     attributes = module.operation.attributes
     for name, mark in added.items():

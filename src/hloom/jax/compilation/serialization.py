@@ -38,7 +38,7 @@ class Serialized(Handle):
 
 
 def serialize(executable: LoadedExecutable) -> bytes:
-    """Return the bytes of an executable, without its Python callbacks."""
+    """Serialize an executable, with its machine code if that is cached, but without its Python callbacks."""
     compiled = executable.compiled
     cache = configured_cache()
     code = cache.get(compiled.program_key) if cache is not None and compiled.program_key else None
@@ -55,10 +55,17 @@ def serialize(executable: LoadedExecutable) -> bytes:
 
 
 def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
-    """Load a serialized executable; ``options``, unless empty, replace the serialized ones.
+    """Load a serialized executable on its devices.
 
-    Raises PjrtError for bytes that are no serialized executable, and for an executable with Python callbacks
-    without the mark of its callbacks (see `hloom.jax.compilation.handover`).
+    Compiles it if its machine code is missing, or made for another processor or by another version of hloom.
+
+    Args:
+        client: the client that has the devices.
+        data: the bytes from `serialize`, followed by the mark of the Python callbacks, if it has any; or the
+            mark with the identity of a cached program (see `hloom.jax.compilation.handover`).
+        options: serialized compile options that replace the executable's own; empty to keep these.
+
+    Raises PjrtError for other bytes, and for an executable with Python callbacks without their mark.
     """
     data, callbacks = split_callbacks(data)
     identity = identity_in(data)

@@ -26,7 +26,7 @@ from hloom.jax.pjrt.structs import BUFFER
 
 
 class TransferManager(Handle):
-    """Pending buffers in one memory, which transfers from the host fill.
+    """A PJRT_AsyncHostToDeviceTransferManager: pending buffers, which transfers from the host fill.
 
     Attributes:
         device, memory: the device and the memory of the buffers.
@@ -41,7 +41,13 @@ class TransferManager(Handle):
         self._lock: Final = threading.Lock()
 
     def add(self, dimensions: tuple[int, ...], element_type: int, order: tuple[int, ...]) -> None:
-        """Add a pending buffer; ``order`` is the canonical minor-to-major order of its layout."""
+        """Append a pending buffer to `buffers`.
+
+        Args:
+            dimensions: the dimensions of the array.
+            element_type: PJRT's number of the element type.
+            order: the minor-to-major order of the buffer's layout; empty for row-major.
+        """
         size, event = size_of(dimensions, element_type), native().call("pjrt_event", 1)
         buffer = allocate(dimensions, size, element_type, self.device, self.memory, event)
         BUFFER.record(buffer)["layout"] = handle_of(order)
@@ -49,17 +55,16 @@ class TransferManager(Handle):
         self.buffers.append(buffer)
 
     def buffer(self, number: int) -> Record:
-        """Return buffer ``number``; raises PjrtError for a number out of range."""
+        """Return the struct of buffer ``number``. Raises PjrtError for a number out of range."""
         if not 0 <= number < len(self.buffers):
             raise PjrtError(INVALID_ARGUMENT, f"no buffer {number}: there are {len(self.buffers)}")
         return buffer_at(self.buffers[number])
 
     def fill(self, number: int, source: int, offset: int, size: int, *, is_last: bool) -> None:
-        """Copy ``size`` bytes from the address ``source`` to a buffer, at ``offset``.
+        """Copy ``size`` bytes from the address ``source`` to buffer ``number``, at the byte ``offset``.
 
-        The last copy completes it.
-
-        Raises PjrtError for a complete buffer and for a range outside of the buffer.
+        If ``is_last``, completes the buffer, which becomes ready. Raises PjrtError for a complete buffer and
+        for a range outside of the buffer.
         """
         buffer = self.buffer(number)
         with self._lock:
@@ -74,7 +79,7 @@ class TransferManager(Handle):
                 self._complete(number, None)
 
     def fail(self, number: int, code: int, message: str) -> None:
-        """Complete a pending buffer with an error."""
+        """Complete a pending buffer with an error. Raises PjrtError for a buffer that is complete already."""
         self.buffer(number)
         with self._lock:
             if number not in self._pending:
@@ -86,7 +91,7 @@ class TransferManager(Handle):
         native().call("pjrt_complete", self.buffer(number)["event"], error)
 
     def release(self) -> None:
-        """Complete pending buffers with the error CANCELLED, and drop the manager's handles."""
+        """Complete pending buffers with the error CANCELLED; drop the manager, and its handles of buffers."""
         for number in sorted(self._pending):
             self.fail(number, CANCELLED, "the transfers to a buffer ended before the last one")
         for buffer in self.buffers:
@@ -95,7 +100,10 @@ class TransferManager(Handle):
 
 
 def _call(name: str, **fields: int) -> Any:
-    """Call a PJRT function that cannot fail, with the given argument fields; return its argument struct."""
+    """Call the native function ``PJRT_NAME``, which cannot fail, with the given argument fields.
+
+    Returns the argument struct, into which the function has written its results.
+    """
     args = abi.struct(name)(**fields)
     native().call(f"PJRT_{name}", ctypes.addressof(args))
     return args
@@ -136,7 +144,7 @@ def _transfer_data(args: ctypes.Structure) -> None:
 
 @implements("AsyncHostToDeviceTransferManager_TransferLiteral")
 def _transfer_literal(args: ctypes.Structure) -> None:
-    """Fill a buffer with an array, which may have another layout than the buffer."""
+    """Fill a buffer with a whole array; transpose its elements if the array has another layout."""
     manager = _manager(args)
     buffer = manager.buffer(args.buffer_index)
     dimensions = tuple(read_array(args.shape_dims, args.shape_num_dims))

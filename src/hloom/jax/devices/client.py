@@ -35,7 +35,10 @@ _FLAG: Final = re.compile(r"--?xla_force_host_platform_device_count=(\d+)")
 
 
 class ClientMemory(Handle):
-    """A memory space of a device."""
+    """A memory space of a device, a PJRT_Memory.
+
+    Its attributes are ``id``, unique among the memories of all devices, and ``kind``, one of `MEMORY_KINDS`.
+    """
 
     def __init__(self, device: ClientDevice, number: int) -> None:
         super().__init__(MEMORY)
@@ -52,12 +55,12 @@ class ClientMemory(Handle):
 
 
 class ClientDevice(Handle):
-    """A virtual device.
+    """A virtual device, a PJRT_Device with its PJRT_DeviceDescription.
 
     Attributes:
         id: the number of the device among those of all processes.
         process: the rank of its process.
-        memories: its memory spaces, in the order of `MEMORY_KINDS`.
+        memories: its memory spaces, in the order of `MEMORY_KINDS`; the first is the default.
     """
 
     def __init__(self, number: int, platform: str, process: int, local_id: int, *, is_own: bool) -> None:
@@ -83,13 +86,13 @@ class ClientDevice(Handle):
 
 
 class Client(Handle):
-    """The client of a platform, of which there is one.
+    """A PJRT_Client: the devices of a platform, in this and other processes.
 
     Attributes:
         processes: the processes of the platform, and the transport between them.
         devices: the devices of all processes, by id.
         own_devices: the devices of this process.
-        topology: the handle of the topology, which describes the devices.
+        topology: the PJRT_TopologyDescription, which describes the devices.
     """
 
     def __init__(self, platform: str, processes: Processes) -> None:
@@ -120,13 +123,13 @@ class Client(Handle):
         return [device for device in devices if device.process == self.processes.rank]
 
     def drain(self) -> None:
-        """Wait until the queues of all devices are empty and no program runs."""
+        """Wait until the worker threads of all devices have finished all queued programs."""
         for device in self.devices:
             native().call("pjrt_drain", device.handle)
 
 
 def _topology(client: Client) -> Handle:
-    """Return a new PJRT topology that describes the devices of a client."""
+    """Return a new PJRT_TopologyDescription with the descriptions of a client's devices."""
     text = f"{version()}, {plural(len(client.devices), 'device')}"
     topology = Handle(TOPOLOGY)
     topology.set(
@@ -147,7 +150,7 @@ keep_for_ever(STOP)
 
 
 def stop() -> None:
-    """Stop running and queued programs before the interpreter ends."""
+    """Make running and queued programs end early, and wait for their end, before the interpreter ends."""
     STOP.value = 1
     for client in clients:
         client.drain()
@@ -158,13 +161,13 @@ platform_name: str = "hloom"
 
 
 def set_platform(name: str) -> None:
-    """Set the platform name of the client that is created next."""
+    """Set the platform name (``hloom`` or ``cpu``) of the client that is created next."""
     global platform_name
     platform_name = name
 
 
 def version() -> str:
-    """Return the platform version: ``hloom`` and its version number."""
+    """Return the platform version that JAX shows: ``hloom`` and the version of this package."""
     return f"hloom {metadata.version('hloom')}"
 
 
@@ -180,7 +183,10 @@ def device_count() -> int:
 
 
 class NamedValues(SizedMemory):
-    """A C array of PJRT_NamedValue: strings, booleans, numbers, and lists of integers."""
+    """A C array of PJRT_NamedValue made from a mapping.
+
+    A value is a string, a boolean, a number, or a list of integers.
+    """
 
     def __init__(self, values: Mapping[str, str | bool | int | float | Sequence[int]]) -> None:
         kind = abi.struct("NamedValue")
@@ -215,7 +221,10 @@ class NamedValues(SizedMemory):
 
 @cache
 def _plugin_attributes() -> NamedValues:
-    """Return the plug-in's attributes: it accepts every version of StableHLO that jaxlib reads."""
+    """Return the plug-in's attributes, which state the oldest and newest StableHLO version that it accepts.
+
+    These are the versions that jaxlib reads.
+    """
     stablehlo = private.stablehlo()
     newest, oldest = (
         [int(part) for part in version.split(".")]
@@ -237,7 +246,7 @@ def _create(args: ctypes.Structure) -> None:
 
 
 def _integer_options(args: ctypes.Structure) -> dict[str, int]:
-    """Return the integer options of ``PJRT_Client_Create``, by name."""
+    """Return the integer options of a call of ``PJRT_Client_Create``, by name; ``args`` are its arguments."""
     kind = abi.struct("NamedValue")
     options = (kind * args.num_options).from_address(args.create_options) if args.num_options else ()
     return {

@@ -14,7 +14,10 @@ from hloom.jax.pjrt.structs import LAYOUT
 
 
 class MemoryLayout(Handle):
-    """A layout, whose handle JAX reads as text such as ``{1,0}``; never freed."""
+    """A layout of arrays in memory, a PJRT layout that JAX reads as text such as ``{1,0}``; never freed.
+
+    Its attribute ``order`` is the minor-to-major order of the dimensions.
+    """
 
     def __init__(self, order: tuple[int, ...]) -> None:
         self.order = order
@@ -25,7 +28,10 @@ class MemoryLayout(Handle):
 
 @cache
 def layout(order: tuple[int, ...]) -> MemoryLayout:
-    """Return the layout of a minor-to-major order, which need not be canonical; equal orders share one."""
+    """Return the layout with a minor-to-major order of all dimensions; equal orders share one object.
+
+    The order of a row-major array is not empty here, as in canonical form, but `row_major`.
+    """
     return MemoryLayout(order)
 
 
@@ -35,15 +41,18 @@ def row_major(rank: int) -> tuple[int, ...]:
 
 
 def canonical(order: Sequence[int]) -> tuple[int, ...]:
-    """Return the canonical form of a minor-to-major order: empty for row-major, else the order itself."""
+    """Return a minor-to-major order in canonical form: ``()`` if it is row-major, else the order itself."""
     return () if tuple(order) == row_major(len(order)) else tuple(order)
 
 
 def handle_of(order: tuple[int, ...]) -> int:
-    """Return the handle of a canonical order's layout; 0 if it is row-major."""
+    """Return the handle of the layout with the minor-to-major order ``order``.
+
+    Returns 0 for ``()``, the canonical form of row-major orders.
+    """
     return layout(order).handle if order else 0
 
 
 def order_at(handle: int | None) -> tuple[int, ...]:
-    """Return the canonical order of the layout with a handle; a null handle means row-major."""
+    """Return the minor-to-major order of the layout with a handle: ``()`` for null or a row-major layout."""
     return canonical(object_at(handle, MemoryLayout).order) if handle else ()

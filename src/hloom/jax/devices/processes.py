@@ -44,7 +44,10 @@ _clients: Final = itertools.count()
 
 
 def _store_error(code: int, message: bytes, size: int) -> int:
-    """Return a new PJRT error for a failure of JAX's key-value store, and record its message."""
+    """Return the address of a new PJRT error for a failed access to the key-value store; record its message.
+
+    JAX's functions of the store call this; ``message`` is the address of ``size`` bytes.
+    """
     _raised.append(ctypes.string_at(message, size).decode("utf-8", "replace"))
     return native().error(code, _raised[-1])
 
@@ -53,10 +56,10 @@ _STORE_ERROR: Final = _ERROR(_store_error)
 
 
 class KeyValueStore:
-    """JAX's distributed key-value store, which all processes share.
+    """JAX's distributed key-value store, which all processes share; keys and values are strings.
 
     Args:
-        args: the arguments of ``PJRT_Client_Create``, which hold the store's functions.
+        args: the arguments of ``PJRT_Client_Create``, which hold the addresses of the store's functions.
         prefix: the prefix of all keys.
     """
 
@@ -66,7 +69,7 @@ class KeyValueStore:
         self._put = _CALLBACK(args.kv_put_callback), args.kv_put_user_arg
 
     def put(self, key: str, value: str) -> None:
-        """Store a value under a key. Raises PjrtError if the store fails."""
+        """Store ``value`` under ``key``. Raises PjrtError if the store fails."""
         function, user = self._put
         name, content = (self._prefix + key).encode(), value.encode()
         args = abi.struct("KeyValuePut")()
@@ -76,7 +79,7 @@ class KeyValueStore:
         self._call(function, args, user)
 
     def get(self, key: str) -> str:
-        """Wait until a key has a value; return the value.
+        """Wait until ``key`` has a value; return the value.
 
         Raises PjrtError if the store fails or the time limit passes.
         """
@@ -105,13 +108,13 @@ class KeyValueStore:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of a platform.
+    """The processes of a platform, one or those that ``jax.distributed`` connects.
 
     Attributes:
         rank: the rank of this process.
-        devices: the number of devices of each process.
-        transport: opens the transport of a program, given its number, the ranks of its processes, and for
-            each device the index of its process among these ranks; None if there is one process.
+        devices: the number of devices of each process, by rank.
+        transport: opens the transport of a program, given the program's number, the ranks of its processes,
+            and for each device the index of its process among these ranks; None if there is one process.
     """
 
     rank: int = 0
@@ -119,7 +122,7 @@ class Processes:
     transport: Callable[[int, Sequence[int], Sequence[int]], Transport] | None = None
 
     def of_program(self, module: HloModule, processes: Sequence[int], devices: Sequence[int]) -> Transport:
-        """Open the transport of a program between the processes of its devices.
+        """Open the transport by which the processes of a program's devices exchange data.
 
         Args:
             module: the partitioned program, which runs on each device.
@@ -133,10 +136,10 @@ class Processes:
 
 
 def program_number(module: HloModule, devices: Sequence[int]) -> int:
-    """Return a 64-bit number that identifies a program on its devices in all processes.
+    """Return a 64-bit number by which all processes identify a program on its devices.
 
-    It is a digest of the device ids and the collectives. Constants are left out: they may depend on the
-    process, such as its rank.
+    It is a digest of the module's name, the device ids and the collectives. Constants are left out: they may
+    depend on the process, such as its rank.
     """
     digest = hashlib.sha256(f"{module.name} {list(devices)}".encode())
     for instruction in module.instructions():
@@ -147,11 +150,12 @@ def program_number(module: HloModule, devices: Sequence[int]) -> int:
 
 
 def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devices: int) -> Processes:
-    """Connect a new client to the other processes, if there are any; return the processes.
+    """Connect this process to the other processes of the platform, if there are any; return all of them.
 
     Args:
         args: the arguments of ``PJRT_Client_Create``.
-        options: its integer options; ``node_id`` is the rank, ``num_nodes`` the number of processes.
+        options: its integer options; ``node_id`` is the rank (default 0), ``num_nodes`` the number of
+            processes.
         platform: the name of the platform.
         devices: the number of devices of this process.
 
@@ -188,7 +192,7 @@ def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devi
 
 
 def _end(connections: Connections) -> None:
-    """Tell the other processes that this one exits; if one of them crashed, detach from JAX's service.
+    """Tell the other processes that this one exits; if one of them crashed, detach from JAX's coordinator.
 
     Otherwise JAX would wait at exit for the crashed process until its heartbeats time out, and abort this
     process if the coordinator's service stops earlier. This exit handler runs before JAX's, which was
@@ -204,7 +208,14 @@ def _end(connections: Connections) -> None:
 
 
 class ProcessRecord(NamedTuple):
-    """A process's entry in the key-value store: device count, host name, TCP address, MPI rank or -1."""
+    """What a process publishes of itself in the key-value store.
+
+    Attributes:
+        devices: the number of its devices.
+        host: the name of its machine.
+        address: the IP address and TCP port at which it listens.
+        mpi_rank: its MPI rank; -1 if MPI did not start it.
+    """
 
     devices: int
     host: str
@@ -213,7 +224,10 @@ class ProcessRecord(NamedTuple):
 
     @staticmethod
     def parsed(text: str) -> ProcessRecord:
-        """Parse a record. Raises HloError with the rule ``processes.connect`` for a malformed one."""
+        """Parse a record from JSON text.
+
+        Raises HloError by the rule ``processes.connect`` if the text is malformed.
+        """
         with suppress(ValueError):
             match json.loads(text):
                 case [int(devices), str(host), str(address), int(port), int(mpi_rank)] if (

@@ -29,14 +29,14 @@ _TILED: Final = 0
 
 
 def buffer_at(handle: int | None) -> Record:
-    """Return the buffer struct of a handle. Raises PjrtError if the handle is null."""
+    """Return the `BUFFER` struct with the address ``handle``. Raises PjrtError if the handle is null."""
     if not handle:
         raise PjrtError(INVALID_ARGUMENT, "null in the place of a buffer")
     return BUFFER.record(handle)
 
 
 def dimensions_of(buffer: Record) -> tuple[int, ...]:
-    """Return the dimensions of a buffer's array."""
+    """Return the dimensions of a buffer's array, in logical order."""
     return tuple(read_array(buffer.location("dimensions"), buffer["rank"]))
 
 
@@ -49,10 +49,10 @@ def dtype_of(number: int) -> np.dtype:
 
 
 def elements_of(handle: int) -> Array:
-    """Wait until a buffer is ready; return a view of its memory.
+    """Wait until a buffer is ready; return its memory as an array, without a copy.
 
-    The dimensions of the view are in major-to-minor order. Raises PjrtError if the buffer was deleted or its
-    producer failed.
+    The dimensions of the array are in major-to-minor order. Raises PjrtError if the buffer was deleted, or if
+    its computation failed.
     """
     buffer = buffer_at(handle)
     if buffer["deleted"]:
@@ -67,7 +67,7 @@ def elements_of(handle: int) -> Array:
 
 
 def array_of(handle: int) -> Array:
-    """Wait until a buffer is ready; return a view of its array with dimensions in logical order.
+    """Wait until a buffer is ready; return its array without a copy, with dimensions in logical order.
 
     Raises the errors of `elements_of`.
     """
@@ -76,9 +76,9 @@ def array_of(handle: int) -> Array:
 
 
 def logical(elements: Array, order: Sequence[int]) -> Array:
-    """Transpose an array from major-to-minor order of dimensions to the logical order.
+    """Transpose an array from the major-to-minor order of its dimensions to their logical order.
 
-    ``order`` is the canonical minor-to-major order.
+    ``order`` is the minor-to-major order of the logical dimensions; empty for row-major.
     """
     if not order:
         return elements
@@ -86,7 +86,7 @@ def logical(elements: Array, order: Sequence[int]) -> Array:
 
 
 def wait_for(buffer: Record) -> None:
-    """Wait until a buffer is ready. If its producer failed, raises PjrtError with the producer's error."""
+    """Wait until a buffer is ready. Raises PjrtError with the error of its computation if that failed."""
     failure = native().call("pjrt_await", buffer["event"])
     if failure:
         error = ERROR.record(failure)
@@ -104,11 +104,11 @@ def new_buffer(
     """Return the handle of a new buffer with a copy of an array.
 
     Args:
-        array: the array, in logical order of dimensions.
+        array: the array, with dimensions in logical order.
         device: the device of the buffer.
         memory: the memory space of the buffer; None for the device's default memory.
-        number: PJRT's number of the element type; 0 for the array's.
-        order: the canonical minor-to-major order of the buffer.
+        number: PJRT's number of the element type; 0 for that of ``array.dtype``.
+        order: the minor-to-major order of the buffer's layout; empty for row-major.
     """
     contiguous = np.ascontiguousarray(array.transpose(order[::-1]) if order else array)
     number = number or NUMBERS[ElementType.from_dtype(contiguous.dtype)]
@@ -127,7 +127,7 @@ def allocate(
     memory: ClientMemory | None,
     event: int | None = None,
 ) -> int:
-    """Return the handle of a new buffer with uninitialized elements.
+    """Return the handle of a new row-major buffer with uninitialized elements.
 
     Args:
         dimensions: the dimensions of the array.
@@ -135,7 +135,8 @@ def allocate(
         number: PJRT's number of the element type.
         device: the device.
         memory: the memory space; None for the device's default memory.
-        event: completes when the elements are written; None if the buffer is ready.
+        event: the address of the event that completes when the elements are written; None if the buffer is
+            ready at once.
 
     Raises PjrtError with RESOURCE_EXHAUSTED if memory is short.
     """
@@ -158,9 +159,10 @@ def allocate(
 
 
 def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, ClientMemory]:
-    """Return the device and the memory for their handles.
+    """Return the objects of the handles of a device and a memory, one of which may be null.
 
-    A null memory stands for the device's default memory; otherwise the device is that of the memory.
+    A null memory stands for the device's default memory. Otherwise the result is the memory and its device,
+    whatever ``device`` is.
     """
     if memory:
         target = object_at(memory, ClientMemory)
@@ -170,7 +172,10 @@ def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, Clie
 
 
 def from_host(args: ctypes.Structure) -> None:
-    """Copy a host array of any strides or layout to a new buffer: PJRT's Client_BufferFromHostBuffer."""
+    """Copy a host array of any strides or layout to a new buffer: ``PJRT_Client_BufferFromHostBuffer``.
+
+    Native code calls this function for the arrays that it does not copy itself.
+    """
     device, memory = place_of(args.device, args.memory)
     dtype = dtype_of(args.type)
     order = canonical(order_of(args.device_layout)) if args.device_layout else ()
@@ -199,7 +204,7 @@ def _host_array(
 
 
 def order_of(address: int) -> list[int]:
-    """Return the minor-to-major order of the PJRT layout at an address.
+    """Return the minor-to-major order of the PJRT_Buffer_MemoryLayout at an address.
 
     Raises PjrtError if the layout has strides or tiles.
     """
@@ -210,7 +215,10 @@ def order_of(address: int) -> list[int]:
 
 
 def to_host(args: ctypes.Structure) -> None:
-    """Copy a buffer to the host in any minor-to-major order: PJRT's Buffer_ToHostBuffer."""
+    """Copy a buffer to the host in the stated minor-to-major order: ``PJRT_Buffer_ToHostBuffer``.
+
+    Without a destination, stores the size only. Native code calls this function if a host layout is stated.
+    """
     buffer = buffer_at(args.src)
     if not args.dst:
         args.dst_size = buffer["bytes"]
@@ -227,13 +235,16 @@ def to_host(args: ctypes.Structure) -> None:
 
 
 def install() -> None:
-    """Register with the native code the Python functions for transfers that it does not implement."""
+    """Pass native code the addresses of `from_host` and `to_host`, for transfers that it does not do."""
     addresses = callback(from_host, "Client_BufferFromHostBuffer"), callback(to_host, "Buffer_ToHostBuffer")
     native().call("pjrt_set_transfers", *addresses)
 
 
 def size_of(dimensions: tuple[int, ...], number: int) -> int:
-    """Return the size of an array in bytes; raises PjrtError for an unknown element type."""
+    """Return the size of an array in bytes; ``number`` is PJRT's number of the element type.
+
+    Raises PjrtError for an unknown element type.
+    """
     return math.prod(dimensions) * dtype_of(number).itemsize
 
 

@@ -85,7 +85,7 @@ class SizedMemory:
         return self._size_field.format(name)
 
     def write(self, args: object, pointer: str) -> None:
-        """Store the address in the field ``pointer`` of a PJRT argument struct, and the size beside it."""
+        """Store the address in the field ``pointer`` of the struct ``args``, the size in its size field."""
         setattr(args, pointer, self.address)
         setattr(args, self.size_name(pointer), self.size)
 

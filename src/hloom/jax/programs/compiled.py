@@ -43,14 +43,14 @@ _SMALL_LENGTH: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An array of a program's arguments or results, or a token, which has no elements.
+    """An array or token of a program's arguments or results; a token is an array without elements.
 
     Attributes:
         dimensions: the dimensions in logical order.
         number: PJRT's number of the element type.
         is_token: whether it is a token.
-        memory: the number of the memory space on its device.
-        order: the canonical minor-to-major order; empty for row-major.
+        memory: the index of the memory space in the list of its device.
+        order: the minor-to-major order of the dimensions in memory; empty for row-major.
     """
 
     dimensions: tuple[int, ...]
@@ -73,10 +73,10 @@ class Leaf:
 
     @staticmethod
     def of(shape: Shape, placement: Placement) -> Leaf:
-        """Return the leaf for an array or token of a program whose parameters and results are row-major.
+        """Return the leaf for a parameter or result of the given shape and placement.
 
-        ``placement.order`` states the permutation from the logical dimensions to those of the program's
-        array.
+        ``shape`` is that of the program's row-major array: the logical dimensions in the major-to-minor order
+        of ``placement``. The leaf has them in logical order.
         """
         if not shape.is_array:
             return Leaf((0,), TOKEN, True, placement.memory)
@@ -92,7 +92,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The interface of a program: arguments, results, donation and number of devices.
+    """What callers need to know of a program: arguments, results, donation and number of devices.
 
     Attributes:
         name: the name of the module.
@@ -110,7 +110,7 @@ class Interface:
 
     @staticmethod
     def of(program: HloProgram) -> Interface:
-        """Read the interface from a program's modules."""
+        """Return the interface of a compiled program, read from its HLO modules."""
         local = program.local
         arguments = [leaf for p in local.entry.parameters for leaf in _leaves(p.shape)]
         inputs = _placed(arguments, program.placements.arguments)
@@ -136,7 +136,7 @@ class Interface:
 
     @staticmethod
     def from_json(facts: object) -> Interface | None:
-        """Read the interface from JSON data; return None if the data are malformed."""
+        """Return the interface that `to_json` has converted to JSON data; None if the data are malformed."""
         try:
             fields = cast("Any", facts)
             replicas, partitions = fields["devices"]
@@ -208,13 +208,13 @@ class HloProgram:
 
 
 class Compiled:
-    """A compiled program, new or from the cache.
+    """A compiled program with its interface, newly compiled or from the cache.
 
     Attributes:
         key: the digest of the program, its devices, the compiler and the processor.
         artifact: JAX's program, a portable artifact of StableHLO.
         interface: arguments, results, donation and number of devices.
-        native: the native code, if the program runs on one device and never calls the host; else None.
+        native: the native code, if the program runs on one device and never calls Python; else None.
         program_key: the key of the native code in the cache; empty if it is not cached.
         description: jaxlib's description of the results, the beginning of a serialized executable; empty
             until jaxlib has serialized the program.
@@ -230,7 +230,11 @@ class Compiled:
         program_key: str = "",
         description: bytes = b"",
     ) -> None:
-        """Store the parts; an optimized module of None is made from the artifact when it is needed."""
+        """Store the arguments, which are described in the class.
+
+        ``optimized`` is the serialized optimized module; if it is None, the artifact is compiled when it is
+        needed.
+        """
         self.key = key
         self.artifact = artifact
         self.interface = interface
@@ -241,7 +245,10 @@ class Compiled:
 
     @staticmethod
     def of(key: str, artifact: bytes, program: HloProgram) -> Compiled:
-        """Return a newly compiled program; drop its HLO modules if it runs without Python."""
+        """Return the result of a compilation.
+
+        It keeps the HLO modules only if the program needs Python to run.
+        """
         interface, alone = Interface.of(program), program.alone
         if alone is not None and alone.runs_alone:
             return Compiled(key, artifact, interface, alone.loaded, program.encoded(), alone.key)
@@ -251,29 +258,38 @@ class Compiled:
 
     @cached_property
     def program(self) -> HloProgram:
-        """The program with its HLO modules; compiles the artifact again if they were dropped."""
+        """The program with its HLO modules; the artifact is compiled again if the modules were dropped."""
         return compile_artifact(self.artifact, self.interface.num_replicas, self.interface.num_partitions)
 
     @property
     def calling(self) -> LoadedProgram | None:
-        """The native code of a program for one device that calls the host; None for any other program."""
+        """The native code of a program for one device that calls Python functions of the user.
+
+        None if the program calls none, runs on several devices, or has dynamic sizes.
+        """
         alone = self.program.alone if self.native is None else None
         return None if alone is None or alone.module is not alone.source else alone.loaded
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
-        """The instructions by which native code calls Python; empty if the evaluator calls Python instead."""
+        """The instructions that native code executes by a call of the host: callbacks, collectives.
+
+        Empty if there are none, or if Python runs a program for one device because of dynamic sizes.
+        """
         if self.native is not None or (self.program.alone is not None and self.calling is None):
             return ()
         return self.program.executable.host_calls
 
     @cached_property
     def gang(self) -> Gang | None:
-        """The gang that runs all devices in one thread; None for one device, or with host calls."""
+        """The `Gang`, which runs the code of all devices in one thread, switching between their stacks.
+
+        None for a program on one device, in several processes, or with Python callbacks.
+        """
         return self.calling_gang(None)
 
     def calling_gang(self, host: Host | None) -> Gang | None:
-        """Return the gang that runs all devices in one thread, with ``host`` for host calls.
+        """Return a `Gang`, which runs the code of all devices in one thread; ``host`` runs its host calls.
 
         Returns None for a program on one device, and for programs that no gang can run.
         """
@@ -303,7 +319,7 @@ class Compiled:
         return 0 if self.program.alone is None else self.program.alone.loaded.size
 
     def cost_properties(self) -> Mapping[str, float]:
-        """Return the floating-point operations and the bytes moved, by XLA's names of these properties."""
+        """Return the costs of one execution by XLA's names: ``flops`` and ``bytes accessed``."""
         if self.native is None:
             cost = self.program.cost
         else:
@@ -318,9 +334,9 @@ class Compiled:
 
     @property
     def optimized_program(self) -> bytes:
-        """The serialized optimized module, which JAX prints and reads shardings from.
+        """The optimized module as a serialized HloModuleProtoWithConfig; see `HloProgram.encoded`.
 
-        See `HloProgram.encoded`.
+        JAX prints it, and reads the shardings of arguments and results from it.
         """
         if self._optimized is None:
             self._optimized = self.program.encoded()
@@ -337,19 +353,24 @@ def converted(artifact: bytes) -> HloModule:
 
 @dataclass(frozen=True, slots=True)
 class DistributedDevices:
-    """The devices of a program that runs in several processes, and the transport between these."""
+    """The devices of a program that runs in several processes.
+
+    Attributes:
+        processes: all processes, which open transports between each other.
+        devices: the program's devices in all processes, replica-major.
+    """
 
     processes: Processes
     devices: Sequence[ClientDevice]
 
     @staticmethod
     def of(client: Client, devices: Sequence[ClientDevice]) -> DistributedDevices | None:
-        """Return the devices of a program; None if this process owns all of them."""
+        """Return the object for a program on the given devices; None if this process owns all devices."""
         is_local = len(client.own(devices)) == len(devices)
         return None if is_local else DistributedDevices(client.processes, devices)
 
     def transport(self, module: HloModule) -> Transport | None:
-        """Open the transport for the collectives of a program.
+        """Open the transport of a program's collectives between its processes.
 
         Returns None if this process owns none of the devices.
         """
@@ -373,8 +394,9 @@ def compile_artifact(
         artifact: a portable artifact of StableHLO.
         num_replicas: must be 1 on several devices.
         num_partitions: the number of devices.
-        dump_flags: dump options in the syntax of ``XLA_FLAGS``.
-        open_parameters: for each parameter, whether the partitioner chooses its sharding if it has none.
+        dump_flags: XLA's ``--xla_dump_*`` options, in the syntax of ``XLA_FLAGS``.
+        open_parameters: for each parameter, whether the partitioner chooses its sharding if it has none;
+            empty to leave this to the artifact.
         distributed: the devices, if some belong to other processes; else None.
 
     Raises PjrtError and HloError.
@@ -409,7 +431,7 @@ def compile_artifact(
 
 
 def _code_level(module: HloModule) -> int:
-    """Return `QUICK`, the level of code generation for loop-free programs on a few elements, or `OPTIMIZED`.
+    """Return the level of code generation: `QUICK` for loop-free programs on a few elements, or `OPTIMIZED`.
 
     Most programs of JAX are single operations on small arrays outside of jit. They run for about a
     microsecond, less than their dispatch, so that optimization, half of LLVM's time, does not pay.
@@ -429,8 +451,8 @@ def _code_level(module: HloModule) -> int:
 def _donated(config: ModuleConfig, inputs: Sequence[Leaf], outputs: Sequence[Leaf]) -> tuple[int, ...]:
     """Return the numbers of donated arguments: those aliased to a result, and donors of a result's size.
 
-    JAX states donors without aliases where the partitioner chooses the shardings of results. A donor whose
-    size no result has is not donated, as in XLA.
+    A donor is an argument that JAX donates without an alias, where the partitioner chooses the shardings of
+    results. A donor whose size no result without alias has is not donated, as in XLA.
     """
     donated = {alias.parameter_number for alias in config.aliases.values()}
     aliased = {index[0] if index else 0 for index in config.aliases}
@@ -455,7 +477,10 @@ def _leaves(shape: Shape) -> list[Shape]:
 
 
 def _leaves_of(rows: Any) -> tuple[Leaf, ...]:
-    """Read leaves from JSON data. Raises KeyError, TypeError or ValueError if they are malformed."""
+    """Read leaves from a list of results of `Leaf.to_json`.
+
+    Raises KeyError, TypeError or ValueError if the list is malformed.
+    """
     leaves = [
         Leaf(tuple(map(int, dimensions)), int(number), bool(is_token), int(memory), tuple(map(int, order)))
         for dimensions, number, is_token, memory, order in rows

@@ -20,7 +20,7 @@ def lay_out(module: HloModule, placements: Placements) -> Placements:
     """Rewrite the entry computation so that its parameters and results are row-major arrays.
 
     A column-major argument ``f32[2,3]`` becomes a parameter ``f32[3,2]``, which the program transposes.
-    Returns the placements, in which results with the layout ``auto`` have their chosen order.
+    Returns ``placements``, in which each result with the layout ``auto`` has got an order that needs no copy.
     """
     if not any(p.order or p.is_auto for p in (*placements.arguments, *placements.results)):
         return placements
@@ -44,15 +44,15 @@ def lay_out(module: HloModule, placements: Placements) -> Placements:
 
 
 def _source(root: HloInstruction, number: int) -> HloInstruction:
-    """Return the instruction that computes result ``number``: an operand of a root tuple, else the root."""
+    """Return the instruction that computes result ``number``: an operand of the root tuple, or the root."""
     return root.operands[number] if isinstance(root.operation, Tuple) else root
 
 
 def _natural_order(i: HloInstruction) -> tuple[int, ...]:
-    """Return the canonical order in which a value can be computed without a transposing copy.
+    """Return the minor-to-major order in which a value can be computed without a transposing copy.
 
     It is the order of the nearest LayoutConstraint, found through elementwise operations and transposes;
-    without one it is row-major.
+    without one it is row-major, which is returned as ``()``.
     """
     permutation = range(i.shape.rank)  # dimensions of i, by those of the result
     while True:
@@ -76,9 +76,9 @@ def _renamed(order: Sequence[int], permutation: Sequence[int]) -> tuple[int, ...
 
 
 def _transpose_parameter(parameter: HloInstruction, order: Sequence[int]) -> None:
-    """Replace a parameter by a row-major parameter and its transpose to the logical order of dimensions.
+    """Replace a parameter by a row-major parameter, and a transpose to its logical order of dimensions.
 
-    ``order`` is the minor-to-major order of the dimensions in memory.
+    ``order`` is the minor-to-major order of the dimensions in the caller's memory.
     """
     writer = Writer(parameter)
     major_to_minor = tuple(reversed(order))

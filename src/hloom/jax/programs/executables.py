@@ -43,8 +43,9 @@ class LoadedExecutable(Handle):
         devices: its devices in this process.
         options: the serialized compile options.
         callbacks: the Python functions that it calls.
-        bound: the custom calls that the first execution bound to these functions.
-        gang: runs all devices in one thread; None on one device, or if Python runs the program.
+        bound: the custom calls that the first execution by Python bound to these functions.
+        gang: the `Gang`, which runs all devices in one thread; None on one device, or if Python runs the
+            program.
     """
 
     def __init__(
@@ -109,18 +110,18 @@ class LoadedExecutable(Handle):
 
     @cached_property
     def output_dimensions(self) -> tuple[CArray, CArray]:
-        """The dimensions of all results in one list, and their ranks."""
+        """The dimensions of all results, concatenated in one array, and the ranks of the results."""
         flat = [extent for leaf in self.outputs for extent in leaf.dimensions]
         return CArray(flat, ctypes.c_int64), CArray([leaf.rank for leaf in self.outputs], ctypes.c_size_t)
 
     @cached_property
     def output_memory_kinds(self) -> tuple[CArray, CArray]:
-        """The memory kinds of the results: addresses of their names, and sizes of the names in bytes."""
+        """The memory kinds of the results: the addresses of their names, and the names' sizes in bytes."""
         return self._memory_kinds(self.outputs)
 
     @cached_property
     def parameter_memory_kinds(self) -> tuple[CArray, CArray]:
-        """The memory kinds of the arguments: addresses and sizes of their names."""
+        """The memory kinds of the arguments: the addresses of their names, and the names' sizes in bytes."""
         return self._memory_kinds(self.inputs)
 
     def _memory_kinds(self, leaves: Sequence[Leaf]) -> tuple[CArray, CArray]:
@@ -134,7 +135,7 @@ class LoadedExecutable(Handle):
 
     @cached_property
     def device_assignment(self) -> Text:
-        """The devices as a serialized DeviceAssignmentProto."""
+        """The devices in all processes as a serialized DeviceAssignmentProto."""
         interface = self.interface
         ids = [device.id for device in self.assigned]
         return Text(device_assignment(interface.num_replicas, interface.num_partitions, ids))
@@ -153,21 +154,24 @@ class LoadedExecutable(Handle):
 
     @cached_property
     def cost(self) -> NamedValues:
-        """The properties that JAX's ``cost_analysis()`` returns."""
+        """The properties that JAX's ``cost_analysis()`` returns, as an array of PJRT_NamedValue."""
         return NamedValues(self.compiled.cost_properties())
 
     @cached_property
     def optimized_program(self) -> tuple[Text, Text]:
-        """The serialized optimized module, and the name of its format."""
+        """The serialized optimized module, and the name of its format, ``hlo_with_config``."""
         return Text(self.compiled.optimized_program), Text("hlo_with_config")
 
     def abandon(self, error: PjrtError) -> None:
-        """Report an execution that this process cannot start, so that it fails in the other processes too."""
+        """Make an execution that this process cannot start fail in the other processes too.
+
+        Does nothing for a program that runs in this process alone.
+        """
         if len(self.assigned) > len(self.devices) > 0:
             cast("Executable", self.compiled.program.executable).abandon(error)
 
     def drop(self) -> None:
-        """Release the program, at once or after its queued executions have ended."""
+        """Free the executable: at once or, if executions of it are queued, by a `sweep` after their end."""
         unbind(self.bound)
         if self.record["queued"]:
             _dying[self.handle] = self
@@ -176,7 +180,7 @@ class LoadedExecutable(Handle):
 
 
 def _host_functions(compiled: Compiled, callbacks: Sequence[object]) -> HostFunctions | None:
-    """Return the Python callbacks of a program by host call number; None if the program has none."""
+    """Return the object by which native code calls the Python callbacks; None if it calls none."""
     calls = compiled.host_calls if callbacks else ()
     return HostFunctions(calls, callbacks) if calls else None
 
@@ -186,13 +190,16 @@ def _address_of(table: Sequence[Record]) -> int:
 
 
 def _input(leaf: Leaf) -> dict[str, int]:
-    """Return the fields of an `INPUT` struct."""
+    """Return the values of the fields of the `INPUT` struct for an argument."""
     number = PRED if leaf.is_token else leaf.number
     return {"bytes": leaf.bytes, "type": number, "layout": handle_of(leaf.order)}
 
 
 def _output(leaf: Leaf, dimensions: CArray, donor: int) -> dict[str, int]:
-    """Return the fields of an `OUTPUT` struct."""
+    """Return the values of the fields of the `OUTPUT` struct for a result.
+
+    ``donor`` is the number of the argument whose memory the result may reuse, or -1.
+    """
     return {
         "bytes": leaf.bytes,
         "type": leaf.number,
@@ -210,7 +217,7 @@ keep_for_ever(_dying)
 
 
 def sweep() -> None:
-    """Free the destroyed executables without queued executions; threads may call this concurrently."""
+    """Free the destroyed executables that have no queued executions; threads may call this concurrently."""
     for handle, executable in list(_dying.items()):
         if not executable.record["queued"] and _dying.pop(handle, None) is not None:
             Handle.drop(executable)
@@ -222,7 +229,10 @@ def sweep() -> None:
 
 
 def _pending_sweep(_: int | None) -> int:
-    """Call `sweep`, as a pending call of CPython in the main thread; return 0 for success."""
+    """Call `sweep`, as a pending call of CPython in the main thread; return 0 for success.
+
+    The argument is null.
+    """
     sweep()
     return 0
 
@@ -232,7 +242,7 @@ native().call("pjrt_set_sweeper", permanent_address(_SWEEPER))
 
 
 def executable_at(handle: int | None) -> LoadedExecutable:
-    """Return the executable of a handle. Raises PjrtError for invalid handles and deleted executables."""
+    """Return the executable with a handle. Raises PjrtError for invalid handles and deleted executables."""
     executable = object_at(handle, LoadedExecutable)
     if executable.record["is_deleted"]:
         raise PjrtError(INVALID_ARGUMENT, f"the executable {executable.interface.name} was deleted")
@@ -248,7 +258,7 @@ def _logical_ids(args: ctypes.Structure) -> None:
 
 @implements("LoadedExecutable_Delete")
 def _delete(args: ctypes.Structure) -> None:
-    """Refuse later executions; executions in the queue still run."""
+    """Mark the executable as deleted: later executions are refused, queued ones still run."""
     executable_at(args.executable).set(is_deleted=True, is_native=False)
 
 

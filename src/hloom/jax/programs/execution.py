@@ -33,7 +33,7 @@ _CALLBACK_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 def install() -> None:
-    """Register with the native code the Python functions that execute programs and return their errors."""
+    """Pass native code the addresses of `execute` and of the functions that create errors of executions."""
     native().call(
         "pjrt_set_execute",
         callback(execute, "LoadedExecutable_Execute"),
@@ -43,7 +43,12 @@ def install() -> None:
 
 
 def _run_error(handle: int, status: int) -> int:
-    """Return a new PJRT error for the status of an execution: `NO_ARENA`, `NO_RESULTS`, or that of a gang."""
+    """Return the address of a new PJRT error for the nonzero status of an execution.
+
+    Args:
+        handle: the handle of the executable.
+        status: `NO_ARENA`, `NO_RESULTS`, or the status of a run of several devices in one thread (a gang).
+    """
     executable = object_at(handle, LoadedExecutable)
     if status in (NO_ARENA, NO_RESULTS):
         is_arena = status == NO_ARENA
@@ -57,7 +62,10 @@ def _run_error(handle: int, status: int) -> int:
 
 
 def _callback_error(handle: int) -> int | None:
-    """Return a new PJRT error for the callback that failed in this thread and ended an execution, or None."""
+    """Return the address of a new PJRT error for the user's callback that ended an execution in this thread.
+
+    Returns None if no callback failed. ``handle`` is the handle of the executable.
+    """
     gang = object_at(handle, LoadedExecutable).gang
     if gang is not None:
         gang.reset()
@@ -66,7 +74,7 @@ def _callback_error(handle: int) -> int | None:
 
 
 def execute(args: ctypes.Structure) -> None:
-    """Execute a program in Python; ``args`` are the arguments of PJRT's LoadedExecutable_Execute."""
+    """Execute a program in Python: ``PJRT_LoadedExecutable_Execute``, whose argument struct is ``args``."""
     executable = executable_at(args.executable)
     lists = read_array(args.argument_lists, args.num_devices, ctypes.c_void_p)
     rows = [read_array(row, args.num_args, ctypes.c_void_p) for row in lists]
@@ -102,7 +110,10 @@ def execute(args: ctypes.Structure) -> None:
 
 
 def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
-    """Compare a device's arguments with the parameters, and wait until they are ready. Raises PjrtError."""
+    """Check that one device's argument buffers match the parameters, and wait until they are ready.
+
+    Raises PjrtError for a mismatch, a deleted buffer, or a buffer whose computation failed.
+    """
     name = executable.interface.name
     if len(row) != len(executable.inputs):
         raise PjrtError(
@@ -127,7 +138,10 @@ def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
 def _run(
     executable: LoadedExecutable, rows: Sequence[Sequence[int]], devices: Sequence[ClientDevice]
 ) -> list[list[int]]:
-    """Run the program on each device's arguments; return the handles of each device's results."""
+    """Run the program on each device; return the handles of the result buffers of each device.
+
+    ``rows`` are the handles of the argument buffers of each device.
+    """
     from hloom.cpu.native import NativeExecutable
 
     if not devices:
@@ -198,9 +212,12 @@ def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:
 
 
 def _check_donation(row: Sequence[int], donated: Sequence[int], partition: int) -> None:
-    """Refuse a donated buffer that is also passed for another argument, with XLA's message.
+    """Raise PjrtError, with XLA's message, if a donated buffer is also passed for another argument.
 
-    Raises PjrtError.
+    Args:
+        row: the handles of the argument buffers of one device.
+        donated: the numbers of the donated arguments.
+        partition: the number of the device, for the message.
     """
     first: dict[int, int] = {}
     for number, handle in enumerate(row if donated else ()):

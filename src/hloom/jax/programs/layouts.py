@@ -45,7 +45,7 @@ _FUNCTIONS: Final[dict[str, Callable[[ctypes.Structure], None]]] = {
 
 @cache
 def layouts_extension() -> int:
-    """Return the address of PJRT's layouts extension, the last one in the list of extensions."""
+    """Return the address of PJRT's layouts extension, the last element of the linked list of extensions."""
     table = CArray([layout(row_major(rank)).handle for rank in range(_RANKS)])
     keep_for_ever(table)
     native().call("pjrt_set_layouts", table.address)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def module_with_config(
     module: HloModule, num_replicas: int, num_partitions: int, partitioned: Partitioned | None = None
 ) -> bytes:
-    """Serialize a module (field 1) with its HloModuleConfigProto (field 2, ``xla/xla.proto``).
+    """Serialize a module and its configuration as an HloModuleProtoWithConfig.
 
-    A partitioned module includes the shardings of its parameters and results. Operations that XLA lacks are
-    custom calls.
+    ``partitioned`` states the shardings of parameters and results to include; None for one device. Operations
+    that XLA lacks become custom calls.
     """
     from hloom.passes.expand.composite_functions import FUNCTIONS
     from hloom.proto.writer import module_message

@@ -26,8 +26,8 @@ class Placement:
     """The memory space and layout of an argument or a result.
 
     Attributes:
-        memory: the number of the memory space on its device.
-        order: the canonical minor-to-major order; empty for row-major.
+        memory: the index of the memory space in the list of its device.
+        order: the minor-to-major order of the dimensions in memory; empty for row-major.
         is_auto: whether the compiler chooses the order.
     """
 
@@ -38,14 +38,19 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """The memory space and layout of each argument and result; both empty if the module states none."""
+    """The memory spaces and layouts of a program's arguments and results.
+
+    Attributes:
+        arguments, results: the placement of each argument and of each result; both are empty if the program
+            states none, so that all are row-major in the default memory.
+    """
 
     arguments: Sequence[Placement] = ()
     results: Sequence[Placement] = ()
 
 
 def placements_of(artifact: bytes) -> Placements:
-    """Read the placements from a portable artifact of StableHLO.
+    """Read the memory spaces and layouts of arguments and results from a portable artifact of StableHLO.
 
     Raises PjrtError for unknown memory kinds and for layouts with tiles.
     """

@@ -36,7 +36,7 @@ _FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class ProfilerTrace:
-    """The recorded executions of a profiler session.
+    """The executions of all programs that one profiler session has recorded.
 
     Attributes:
         recordings: the recordings of executions that have ended, in any thread.
@@ -59,7 +59,7 @@ class ProfilerTrace:
         native().call("pjrt_set_tracing", len(_running))
 
     def encoded(self) -> bytes:
-        """Return the recordings as a serialized XSpace; empty without recordings."""
+        """Return the recordings as a serialized XSpace; empty bytes if there are none."""
         return space(self.recordings, self._epoch) if self.recordings else b""
 
 
@@ -72,7 +72,7 @@ _numbers: Final = itertools.count(1)
 
 
 def current_trace() -> ProfilerTrace | None:
-    """Return the trace of the running profiler; None if no profiler runs."""
+    """Return the trace of the running profiler, the one started last; None if no profiler runs."""
     return _running[-1] if _running else None
 
 
@@ -103,7 +103,10 @@ def _stop(address: int) -> None:
 
 
 def _collect(address: int) -> None:
-    """Return the serialized trace; older callers first ask for its size, then pass a buffer to copy it to."""
+    """Store the address and size of the serialized trace in PJRT's arguments at ``address``.
+
+    Older callers first ask for the size, then call again with a buffer, to which the trace is copied.
+    """
     args = _session(address)
     profiler = args["profiler"]
     if args["buffer"]:
@@ -116,7 +119,10 @@ def _collect(address: int) -> None:
 
 @cache
 def _api() -> Record:
-    """Return the table of the profiler's functions; they never fail, so the error functions do nothing."""
+    """Return the struct with the addresses of the profiler's functions.
+
+    The functions never fail, so those for errors do nothing.
+    """
     functions = zip(_FUNCTIONS, (_create, _destroy, _start, _stop, _collect), strict=True)
     addresses = {name: permanent_address(_FUNCTION(function)) for name, function in functions}
     nothing, struct = native().symbols["pjrt_nothing"], _STRUCTS["Api"]
@@ -129,7 +135,7 @@ def _api() -> Record:
 def profiler_extension(next: int) -> int:
     """Return the address of PJRT's profiler extension.
 
-    ``next`` is the address of the next extension in the list.
+    ``next`` is the address of the next extension in the linked list.
     """
     return abi.extension(_EXTENSION, next, [_api().address, 0])
 

@@ -36,7 +36,11 @@ def space(recordings: Sequence[Recording], epoch: int) -> bytes:
 def _plane(recordings: Sequence[Recording], device: int, programs: Mapping[int, int], epoch: int) -> bytes:
     """Serialize the recordings of a device as an XPlane.
 
-    ``programs`` numbers the programs by the ``id`` of their list of instructions.
+    Args:
+        recordings: the recordings of this device.
+        device: the number of the device.
+        programs: the number of each program, by the ``id`` of its list of instructions.
+        epoch: wall-clock minus monotonic time, in nanoseconds.
     """
     events: dict[tuple[int, int], int] = {}
     metadata: list[bytes] = []
@@ -63,7 +67,14 @@ def _plane(recordings: Sequence[Recording], device: int, programs: Mapping[int, 
 
 
 def _event_metadata(number: int, i: HloInstruction | None, module: str, program: int) -> bytes:
-    """Serialize an entry of the map of XEventMetadata, for an instruction; None stands for the program."""
+    """Serialize an entry of an XPlane's map of XEventMetadata.
+
+    Args:
+        number: the id of the entry.
+        i: the instruction that the entry describes; None for the whole program.
+        module: the name of the program's module.
+        program: the number of the program.
+    """
     stats = [_stat(_MODULE, module), _stat(_PROGRAM, program)]
     name = module
     if i is not None:
@@ -81,9 +92,14 @@ def _event_metadata(number: int, i: HloInstruction | None, module: str, program:
 def _line(
     recordings: Sequence[Recording], thread: int, events: Mapping[tuple[int, int], int], epoch: int
 ) -> bytes:
-    """Serialize the events of a thread as an XLine.
+    """Serialize the recordings of a thread as an XLine; an enclosing event precedes the events in it.
 
-    An enclosing event precedes the events that it encloses.
+    Args:
+        recordings: the recordings of this thread.
+        thread: the system's number of the thread.
+        events: the ids of XEventMetadata, by program (the ``id`` of its list of instructions) and instruction
+            number; -1 is the whole program.
+        epoch: wall-clock minus monotonic time, in nanoseconds.
     """
     first = min((int(r.records[:, 1].min()) for r in recordings if len(r.records)), default=0)
     rows: list[tuple[int, int, int, int]] = []
@@ -106,20 +122,26 @@ def _line(
 
 
 def _event(metadata: int, offset: int, duration: int, lost: int) -> bytes:
-    """Encode an XEvent; ``offset`` and ``duration`` are in nanoseconds."""
+    """Serialize an XEvent.
+
+    Args:
+        metadata: the id of its XEventMetadata.
+        offset, duration: the start relative to that of the line, and the duration, in nanoseconds.
+        lost: the number of events for which there was no room; 0 is not written.
+    """
     fields = integer_field(1, metadata) + integer_field(2, 1000 * offset) + integer_field(3, 1000 * duration)
     return fields + (bytes_field(4, _stat(_LOST, lost)) if lost else b"")  # stats
 
 
 def _stat(metadata: int, value: int | str) -> bytes:
-    """Encode an XStat of an integer or a string."""
+    """Serialize an XStat with an integer or a string; ``metadata`` is the id of its XStatMetadata."""
     return integer_field(1, metadata) + (
         integer_field(4, value) if isinstance(value, int) else _text(5, value)
     )
 
 
 def _entry(key: int, value: bytes) -> bytes:
-    """Encode an entry of a protobuf map."""
+    """Serialize an entry, a key and a value, of a protobuf map."""
     return integer_field(1, key) + bytes_field(2, value)
 
 
