@@ -26,7 +26,7 @@ def install(platform: str) -> None:
 
 
 def install_composites(platform: str) -> None:
-    """Register lowering rules that emit ``stablehlo.composite`` for functions absent from StableHLO (erfc).
+    """Register rules that lower functions absent from StableHLO, such as erfc, to ``stablehlo.composite``.
 
     JAX's own rules emit operations of CHLO, which jaxlib decomposes into arithmetic before a plug-in gets the
     program. A composite keeps the function's name, so that hloom can compile it as one operation.

@@ -71,14 +71,14 @@ def _function_of(instruction: HloInstruction) -> Any:
 
 
 def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Evaluate the custom call of a ``buffer_callback``: the evaluator's function for its target."""
+    """Evaluate the custom call of a ``buffer_callback`` for the evaluator, which finds this by the target."""
     from hloom.jax.calls.buffer_callbacks import fill
 
     return fill(_function_of(instruction), instruction, operands)
 
 
 def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Evaluate the custom call of a Python callback: the evaluator's function for its target.
+    """Evaluate the custom call of a Python callback for the evaluator, which finds this by the target.
 
     Calls the Python function with read-only copies of the operands, and returns its results.
     """
@@ -193,8 +193,8 @@ class _View:
     def copy(self) -> np.ndarray:
         """Return a read-only copy of the array.
 
-        Large copies use recycled memory: the C library returns blocks of megabytes to the system, and mapping
-        them again costs more than the copy.
+        Large copies take memory from the plug-in's pool: the C library returns blocks of megabytes to the
+        system, and mapping them again costs more than the copy.
         """
         memory = native().call("pjrt_take", self._array.nbytes) if self._recycles else None
         if memory:

@@ -41,9 +41,10 @@ def install(platform: str) -> None:
 
 
 def _register(name: str | bytes, function: object, *_: object) -> None:
-    """Queue a C function, or a mapping from stages to C functions, for the custom call target ``name``.
+    """Queue a C function for the custom call target ``name``, for `register_targets` to register later.
 
-    `register_targets` registers it later. Targets that hloom implements itself are ignored.
+    ``function`` may also be a mapping from stages (instantiate, prepare, initialize, execute) to C functions.
+    Targets that hloom implements itself are ignored.
     """
     target = name.decode() if isinstance(name, bytes) else name
     if target.startswith(_BUILT_IN):
@@ -63,7 +64,7 @@ def _register_type(name: str | bytes, registration: object) -> None:
 
 
 def keeps_state(artifact: bytes) -> bool:
-    """Return whether a StableHLO artifact contains the name of a target with several stages.
+    """Return whether a StableHLO artifact contains the name of a custom call target with several stages.
 
     Such a target creates a state that belongs to one executable, so the program must not be cached.
     """

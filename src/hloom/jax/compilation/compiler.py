@@ -41,10 +41,10 @@ _programs: Final[dict[str, Compiled]] = {}
 
 
 class ProgramCache:
-    """The cache of compiled programs, in memory and on disk, through which JAX's compiler skips jaxlib.
+    """The cache of compiled programs, in memory and on disk.
 
-    `hloom.jax.compilation.handover` calls it. Programs that call Python, hold state, are dumped, or span
-    several processes are not cached.
+    `hloom.jax.compilation.handover` looks a program up before it lets jaxlib compile. Programs that call
+    Python, hold state, are dumped, or span several processes are not cached.
     """
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:

@@ -36,37 +36,38 @@ _describing: Final = threading.local()
 
 
 def take_callbacks(artifact: bytes) -> Sequence[Any]:
-    """Remove from the store, and return, the Python callbacks that belong to a module.
+    """Return the Python callbacks of a StableHLO module, and remove them from this file's store.
 
-    The mark of the module, an attribute with a number, tells which; without a mark the result is empty.
+    The module has an attribute with the number under which `_enqueued` stored them; without the attribute the
+    result is empty.
     """
     match = _CALLBACKS_MARK.search(artifact)
     return _waiting.pop(int(match[1]), ()) if match is not None else ()
 
 
 def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
-    """Split a serialized executable from the mark at its end, the number of its Python callbacks.
+    """Split ``data`` into a serialized executable and a text at the end that numbers its Python callbacks.
 
-    Returns the executable's bytes and the callbacks, which are removed from the store; no callbacks without a
-    mark.
+    Returns the executable's bytes and the callbacks, which are removed from this file's store; without such a
+    text returns ``data`` and no callbacks.
     """
     match = _CALLBACKS_AT_END.search(data)
     return (data, ()) if match is None else (data[: match.start()], _waiting.pop(int(match[1]), ()))
 
 
 def identity_of(artifact: bytes) -> bytes:
-    """Return the identity of a program: the digest in the mark of its module, or else that of the bytes.
+    """Return the digest that identifies a program: that in an attribute of its module, or that of the bytes.
 
-    The mark, an attribute that the wrapper of JAX's compiler adds, has a digest without source locations.
+    The wrapper of JAX's compiler adds the attribute; its digest leaves out source locations.
     """
     match = _IDENTITY_MARK.search(artifact)
     return match[1] if match is not None else hashlib.sha256(artifact).hexdigest().encode()
 
 
 def identity_in(data: bytes) -> bytes | None:
-    """Return the identity of a program if ``data`` is a mark with an identity and nothing else.
+    """Return the digest that identifies a program, if ``data`` is a text with this digest and nothing else.
 
-    Returns None for a serialized executable.
+    Such a text stands in the place of the bytes of a serialized executable; for these, returns None.
     """
     match = _IDENTITY_MARK.fullmatch(data)
     return None if match is None else match[1]
@@ -139,7 +140,7 @@ def _wrap_cache(platform_version: str) -> None:
 
 
 class _Loader:
-    """A proxy of a JAX client that adds Python callbacks to each executable that it loads."""
+    """A proxy of a JAX client whose `deserialize_executable` passes Python callbacks to the plug-in."""
 
     def __init__(self, client: Any, functions: Sequence[Any]) -> None:
         self._client = client
@@ -149,7 +150,7 @@ class _Loader:
         return getattr(self._client, name)
 
     def deserialize_executable(self, data: bytes, devices: Any, options: Any) -> Any:
-        """Load a serialized executable; the mark that leads to its callbacks is appended to its bytes."""
+        """Load a serialized executable; appends the text that numbers its Python callbacks to ``data``."""
         marked = data + _enqueued(self._functions).encode()
         return self._client.deserialize_executable(marked, devices, options)
 
@@ -185,7 +186,11 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
 
 
 def _enqueued(callbacks: Sequence[object]) -> str:
-    """Store the Python callbacks of a module under a new number; return the mark, a text with this number."""
+    """Store the Python callbacks of a module under a new number; return a text with this number.
+
+    The text, as an attribute of the module or behind a serialized executable, leads the plug-in to the
+    callbacks.
+    """
     number = next(_numbers)
     _waiting[number] = list(callbacks)
     return f"hloom-callbacks-{number};"
@@ -193,7 +198,7 @@ def _enqueued(callbacks: Sequence[object]) -> str:
 
 @contextmanager
 def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
-    """Add string attributes to a module for the duration of the ``with`` block."""
+    """Add string attributes, given as values by name, to a module for the duration of the ``with`` block."""
     ir = private.ir()
     attributes = module.operation.attributes
     for name, mark in added.items():

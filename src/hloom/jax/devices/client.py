@@ -172,7 +172,10 @@ def version() -> str:
 
 
 def device_count() -> int:
-    """Return the number of devices: ``jax_num_cpu_devices`` if set, else from ``XLA_FLAGS``, else 1."""
+    """Return the number of this process's devices.
+
+    It is ``jax_num_cpu_devices`` if set, else from ``XLA_FLAGS``, else 1.
+    """
     import jax
 
     configured = getattr(jax.config, "jax_num_cpu_devices", -1)

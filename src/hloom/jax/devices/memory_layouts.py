@@ -28,9 +28,9 @@ class MemoryLayout(Handle):
 
 @cache
 def layout(order: tuple[int, ...]) -> MemoryLayout:
-    """Return the layout with a minor-to-major order of all dimensions; equal orders share one object.
+    """Return the layout object of a minor-to-major order; equal orders share one object.
 
-    The order of a row-major array is not empty here, as in canonical form, but `row_major`.
+    ``order`` lists all dimensions, even if it is row-major.
     """
     return MemoryLayout(order)
 

@@ -46,7 +46,8 @@ _clients: Final = itertools.count()
 def _store_error(code: int, message: bytes, size: int) -> int:
     """Return the address of a new PJRT error for a failed access to the key-value store; record its message.
 
-    JAX's functions of the store call this; ``message`` is the address of ``size`` bytes.
+    JAX's functions of the store call this. The text of the message is the first ``size`` bytes of
+    ``message``.
     """
     _raised.append(ctypes.string_at(message, size).decode("utf-8", "replace"))
     return native().error(code, _raised[-1])

@@ -159,10 +159,9 @@ def allocate(
 
 
 def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, ClientMemory]:
-    """Return the objects of the handles of a device and a memory, one of which may be null.
+    """Return the device and the memory with the given handles, one of which may be null.
 
-    A null memory stands for the device's default memory. Otherwise the result is the memory and its device,
-    whatever ``device`` is.
+    If ``memory`` is null, the memory is the device's default one; otherwise the device is that of the memory.
     """
     if memory:
         target = object_at(memory, ClientMemory)

@@ -305,5 +305,5 @@ def arguments(name: str) -> Struct:
 
 
 def struct(name: str) -> Any:
-    """Return the struct `arguments` (name) as a ctypes.Structure class."""
+    """Return the struct ``arguments(name)`` as a subclass of ctypes.Structure."""
     return arguments(name).ctypes_class

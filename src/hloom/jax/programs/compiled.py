@@ -49,7 +49,7 @@ class Leaf:
         dimensions: the dimensions in logical order.
         number: PJRT's number of the element type.
         is_token: whether it is a token.
-        memory: the index of the memory space in the list of its device.
+        memory: the index of the memory space among those of the device.
         order: the minor-to-major order of the dimensions in memory; empty for row-major.
     """
 
@@ -365,7 +365,7 @@ class DistributedDevices:
 
     @staticmethod
     def of(client: Client, devices: Sequence[ClientDevice]) -> DistributedDevices | None:
-        """Return the object for a program on the given devices; None if this process owns all devices."""
+        """Return the `DistributedDevices` of a program; None if this process owns all of ``devices``."""
         is_local = len(client.own(devices)) == len(devices)
         return None if is_local else DistributedDevices(client.processes, devices)
 
@@ -431,10 +431,11 @@ def compile_artifact(
 
 
 def _code_level(module: HloModule) -> int:
-    """Return the level of code generation: `QUICK` for loop-free programs on a few elements, or `OPTIMIZED`.
+    """Return the level of code generation: `QUICK`, without optimization, or `OPTIMIZED`.
 
-    Most programs of JAX are single operations on small arrays outside of jit. They run for about a
-    microsecond, less than their dispatch, so that optimization, half of LLVM's time, does not pay.
+    `QUICK` is for loop-free programs on a few elements. Most programs of JAX are single operations on small
+    arrays outside of jit. They run for about a microsecond, less than their dispatch, so that optimization,
+    half of LLVM's time, does not pay.
     """
     from hloom.analysis.cost import module_cost
     from hloom.operations.control_flow import While
@@ -449,10 +450,11 @@ def _code_level(module: HloModule) -> int:
 
 
 def _donated(config: ModuleConfig, inputs: Sequence[Leaf], outputs: Sequence[Leaf]) -> tuple[int, ...]:
-    """Return the numbers of donated arguments: those aliased to a result, and donors of a result's size.
+    """Return the numbers of the donated arguments: those aliased to a result, and some buffer donors.
 
-    A donor is an argument that JAX donates without an alias, where the partitioner chooses the shardings of
-    results. A donor whose size no result without alias has is not donated, as in XLA.
+    HLO's buffer donors are arguments donated without an alias; JAX states them where the partitioner chooses
+    the shardings of results. Each result without an alias takes one donor of its size in bytes; the other
+    donors are not donated, as in XLA.
     """
     donated = {alias.parameter_number for alias in config.aliases.values()}
     aliased = {index[0] if index else 0 for index in config.aliases}

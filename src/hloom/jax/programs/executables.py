@@ -180,7 +180,10 @@ class LoadedExecutable(Handle):
 
 
 def _host_functions(compiled: Compiled, callbacks: Sequence[object]) -> HostFunctions | None:
-    """Return the object by which native code calls the Python callbacks; None if it calls none."""
+    """Return the object by which native code calls the Python functions ``callbacks``.
+
+    Returns None if native code calls none.
+    """
     calls = compiled.host_calls if callbacks else ()
     return HostFunctions(calls, callbacks) if calls else None
 

@@ -26,7 +26,7 @@ class Placement:
     """The memory space and layout of an argument or a result.
 
     Attributes:
-        memory: the index of the memory space in the list of its device.
+        memory: the index of the memory space among those of the device.
         order: the minor-to-major order of the dimensions in memory; empty for row-major.
         is_auto: whether the compiler chooses the order.
     """

@@ -47,13 +47,13 @@ class ProfilerTrace:
         self._epoch = 0
 
     def start(self) -> None:
-        """Start recording executions."""
+        """Start to record the executions of all programs, which Python executes from now on."""
         self._epoch = time.time_ns() - time.monotonic_ns()
         _running.append(self)
         native().call("pjrt_set_tracing", 1)
 
     def stop(self) -> None:
-        """Stop recording executions."""
+        """Stop recording; if no other profiler runs, native code executes programs again."""
         if self in _running:
             _running.remove(self)
         native().call("pjrt_set_tracing", len(_running))

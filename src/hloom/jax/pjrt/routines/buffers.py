@@ -75,9 +75,9 @@ NEVER: Final = -(1 << 62)
 
 @routine(storage=STORAGE)
 def forget_packed_form(f: Function, storage: Fields) -> None:
-    """Emit a native function that frees the packed form of an array.
+    """Emit a native function that frees an array's packed form, a copy in the order that kernels read.
 
-    Nothing else uses the array, or its data are about to change.
+    Its callers know that nothing else uses the array, or that its data are about to change.
     """
     packed = storage["packed"]
     storage["uses"] = 0
@@ -92,7 +92,8 @@ def forget_packed_form(f: Function, storage: Fields) -> None:
 def forbid_packed_form(f: Function, storage: Fields) -> None:
     """Emit a native function that invalidates an array's packed form, and forbids to make another one.
 
-    Its caller gets an address by which it may change the data.
+    A packed form is a copy in the order that kernels read. The caller of PJRT gets an address by which it may
+    change the data.
     """
     storage["uses"] = NEVER
     packed = storage["packed"]
@@ -102,22 +103,25 @@ def forbid_packed_form(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_inline(f: Function, storage: Fields) -> None:
-    """Emit a native function that frees a storage whose data are in the same malloc block."""
+    """Emit a native function that frees a storage (memory of an array) with data in the same malloc block."""
     free(f, storage)
 
 
 @routine(storage=STORAGE)
 def release_pooled(f: Function, storage: Fields) -> None:
-    """Emit a native function that returns the data of a storage to the pool, and frees the storage."""
+    """Emit a native function that frees a storage (memory of an array) whose data are from the pool.
+
+    It returns the data to the pool.
+    """
     pjrt_give(f, storage["data"])
     free(f, storage)
 
 
 @routine(storage=STORAGE)
 def release_host(f: Function, storage: Fields) -> None:
-    """Emit a native function that frees a storage whose data are borrowed from the host.
+    """Emit a native function that frees a storage (memory of an array) that borrows the host's memory.
 
-    It completes the event by which the host learns that it may change the data.
+    It completes the event by which the host learns that it may change its data.
     """
     event = storage["argument"]
     free(f, storage)
@@ -127,7 +131,7 @@ def release_host(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_foreign(f: Function, storage: Fields) -> None:
-    """Emit a native function that frees a storage whose data have another owner.
+    """Emit a native function that frees a storage (memory of an array) whose data have another owner.
 
     It calls the owner's deleter, if there is one, with the address of the data and the owner's argument.
     """
@@ -138,7 +142,10 @@ def release_foreign(f: Function, storage: Fields) -> None:
 
 
 def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fields:
-    """Emit stores to the fields of a new storage: one reference, the data's address, the release function."""
+    """Emit stores to the fields of a new storage: one reference, the data's address, the release function.
+
+    Returns ``storage``.
+    """
     storage["references"] = 1
     storage["uses"] = 0
     storage["packed"] = 0
@@ -149,10 +156,10 @@ def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fi
 
 @routine(PTR, exported=True, bytes=I64)
 def pjrt_storage(f: Function, bytes: Value) -> Fields:
-    """Emit a native function that returns a new storage with memory for ``bytes`` bytes of data.
+    """Emit a native function that returns a new storage, a reference-counted memory block for an array.
 
-    A storage is a reference-counted memory block; it has one reference. The data are aligned to 64 bytes, or
-    to 16 if there are fewer than `TINY`. The function returns null if memory is short.
+    It has one reference, and room for ``bytes`` bytes of data, aligned to 64 bytes, or to 16 if there are
+    fewer than `TINY`. The function returns null if memory is short.
     """
     head = STORAGE.size
     with f.when(bytes.compare("ult", TINY)):
@@ -170,10 +177,10 @@ def pjrt_storage(f: Function, bytes: Value) -> Fields:
 
 @routine(PTR, data=PTR, release=PTR, argument=PTR, second_argument=PTR)
 def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
-    """Emit a native function that returns a new storage for data of another owner, with one reference.
+    """Emit a native function that returns a new storage (memory of an array) for data of another owner.
 
-    When the last reference is dropped, ``release`` is called with the storage, whose fields hold the two
-    arguments.
+    It has one reference. When the last reference is dropped, ``release`` is called with the storage, whose
+    fields hold the two arguments.
     """
     return allocate(
         f,
@@ -190,13 +197,16 @@ def foreign(f: Function, data: Value, release: Value, argument: Value, second_ar
 
 @routine(storage=STORAGE, inline=True)
 def keep_storage(f: Function, storage: Fields) -> None:
-    """Emit a native function that adds a reference to a storage."""
+    """Emit a native function that adds a reference to a storage, the memory of an array."""
     storage.atomic("references").add(1, "monotonic")
 
 
 @routine(storage=STORAGE)
 def drop_storage(f: Function, storage: Fields) -> None:
-    """Emit a native function that drops a reference to a storage; with the last one it releases the data."""
+    """Emit a native function that drops a reference to a storage, the memory of an array.
+
+    With the last reference it releases the data and the storage.
+    """
     references = storage.atomic("references").subtract(1, "acq_rel")
     with f.when(references.compare("eq", 1)):
         forget_packed_form(f, storage)
@@ -257,9 +267,9 @@ def pjrt_buffer(
 
 @routine(exported=True, buffer=BUFFER)
 def pjrt_delete(f: Function, buffer: Fields) -> None:
-    """Emit a native function that marks a buffer as deleted, and drops its reference to the storage.
+    """Emit a native function that marks a buffer as deleted, and drops its reference to its memory.
 
-    The data live on if there are other references to the storage.
+    The data live on if there are other references to the memory. Nothing happens if the buffer is deleted.
     """
     with f.when(buffer.atomic("deleted").exchange(1, "acq_rel").compare("eq", 0)):
         drop_storage(f, buffer["storage"])

@@ -55,11 +55,11 @@ def pjrt_set_tracing(f: Function, sessions: Value) -> None:
 
 @routine(I32, executable=EXECUTABLE, arguments=PTR)
 def examine(f: Function, executable: Fields, arguments: Value) -> Value:
-    """Emit a native function that returns the worst state of one device's arguments, for a program to run.
+    """Emit a native function that compares one device's argument buffers with the program's parameters.
 
-    ``arguments`` is the address of the table of argument buffers. An argument is ready (0), late (1: its
-    buffer's event is pending or failed), or a mismatch (2: it is deleted, or differs from the parameter in
-    type, size or layout).
+    It returns the worst state of a buffer: 0 (ready), 1 (its event is pending or failed), or 2 (it is
+    deleted, or differs from the parameter in type, size or layout). ``arguments`` is the address of the table
+    of buffers.
     """
     state = LocalVariable(f, I32, _READY)
     with f.loop(0, executable["num_inputs"]) as loop:
@@ -115,10 +115,11 @@ def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
 
 
 def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
-    """Emit the check of all devices' arguments; return whether the program is long or an argument is late.
+    """Emit the check of all devices' arguments; return whether the execution must be queued.
 
-    The emitted code leaves the section ``native``, after which Python runs the program, if an argument does
-    not match its parameter or a donated buffer is passed twice.
+    It must if the program is long or the event of an argument is pending or failed. The emitted code leaves
+    the section ``native``, after which Python runs the program, if an argument does not match its parameter
+    or a donated buffer is passed twice.
     """
     is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:

@@ -43,10 +43,10 @@ _POINTEES: Final[dict[str, Struct]] = {
 
 
 def function(name: str) -> Callable[[Callable[[Function, Fields], Operand | None]], Routine]:
-    """Return a decorator that makes a native function ``PJRT_NAME`` of a function that emits its body.
+    """Return a decorator that makes an emitter of LLVM IR the body of a native function ``PJRT_NAME``.
 
-    The emitter gets the LLVM function and the argument struct, and returns the PJRT error to return, or None
-    for null, which means success.
+    The emitter gets the LLVM function and the argument struct. It returns the PJRT error that the native
+    function returns, or None for null, which means success.
     """
 
     def declared(emit: Callable[[Function, Fields], Operand | None]) -> Routine:

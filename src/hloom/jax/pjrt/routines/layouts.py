@@ -25,7 +25,10 @@ def _row_major(f: Function, rank: Value) -> Value:
 
 
 def layout_of(f: Function, buffer: Fields) -> Value:
-    """Emit a load of the handle of a buffer's layout, or of its rank's row-major layout if it is null."""
+    """Emit a load of a buffer's layout handle, in which null stands for row-major.
+
+    Null is replaced by the handle of the row-major layout of the buffer's rank.
+    """
     layout = buffer["layout"]
     return is_null(layout).select(_row_major(f, buffer["rank"]), layout)
 

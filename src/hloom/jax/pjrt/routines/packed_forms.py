@@ -37,8 +37,8 @@ def pjrt_packed_bytes(f: Function) -> Value:
 def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
     """Emit a native function that returns the word that tells a program about an argument's packed form.
 
-    0: the array has none. An address: the packed form. An address with its lowest bit set: memory for the
-    packed form, which the program is to fill. See `hloom.cpu.packed_arguments`.
+    The packed form is a copy in the order that kernels read. 0: the array has none. An address: the packed
+    form. An address with its lowest bit set: memory for the packed form, which the program is to fill.
     """
     head = PACKED_FORM.size
     kept = storage.atomic("packed").load("acquire")
@@ -64,9 +64,9 @@ def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
 
 @routine(executable=EXECUTABLE, sources=PTR, storages=PTR)
 def find_packed_forms(f: Function, executable: Fields, sources: Value, storages: Value) -> None:
-    """Emit a native function that computes the words (`packed_word`) of one device's packed arguments.
+    """Emit a native function that looks up the packed forms of the arguments of one device.
 
-    It stores them in the table ``sources`` behind the addresses of the inputs.
+    It stores their words (`packed_word`) in the table ``sources``, behind the addresses of the inputs.
     """
     words = f.offset(sources, executable["num_inputs"], PTR)
     with f.loop(0, executable["num_packed"]) as loop:
@@ -79,7 +79,7 @@ def find_packed_forms(f: Function, executable: Fields, sources: Value, storages:
 def keep_packed_forms(
     f: Function, executable: Fields, sources: Value, storages: Value, status: Value
 ) -> None:
-    """Emit a native function that attaches the packed forms filled by an execution to their arrays.
+    """Emit a native function that attaches the packed forms that an execution has filled to their arrays.
 
     If ``status`` is not 0, the execution ended early, and the packed forms are freed instead.
     """

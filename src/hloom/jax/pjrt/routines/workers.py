@@ -45,7 +45,8 @@ class TaskAddresses:
     """The addresses of the four tables in a task, a queued execution; tables list device after device.
 
     Attributes:
-        sources: addresses of the inputs' data, then the words of packed arguments (`packed_word`).
+        sources: addresses of the inputs' data, then a word for each argument that may have a packed copy
+            (`packed_word`).
         targets: addresses of the outputs' data.
         storages: the reference-counted memory blocks (`STORAGE`) of the inputs, then of the outputs.
         events: the events of the inputs, which complete when their data are written.
@@ -97,8 +98,8 @@ def execute_task(f: Function, task: Fields) -> None:
 def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> Value:
     """Emit code that runs a program; return its error, null on success.
 
-    If the program has a gang (one thread that runs all devices), the code first waits until it has the gang's
-    lock, and unlocks the gang after the run.
+    If the program has a gang (one thread runs all devices in turns), the emitted code waits until it has
+    locked the gang, and unlocks it after the run.
     """
     gang = executable["gang"]
     with f.when(~is_null(gang)):
