@@ -34,7 +34,7 @@ __all__ = ["StoredArray", "cut", "joined", "partition", "partitioned_program", "
 
 
 def __getattr__(name: str) -> object:
-    """Import the module of a name at its first use."""
+    """Return a public name of this package; import the module that defines it at the first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = import_module(f"{__name__}.{_HOMES[name]}")

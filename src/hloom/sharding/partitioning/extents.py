@@ -17,14 +17,17 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def with_extent(shape: Shape, d: int, extent: int) -> Shape:
-    """Return a shape whose dimension ``d`` has the given extent, without layout."""
+    """Return a copy of an array shape with the given extent in dimension ``d``, without layout."""
     return Shape(shape.element_type, (*shape.dimensions[:d], extent, *shape.dimensions[d + 1 :]))
 
 
 def padded(
     value: HloInstruction, d: int, low: int, high: int, fill: HloInstruction | None = None
 ) -> HloInstruction:
-    """Pad both ends of dimension ``d`` with a scalar, 0 by default; crop for negative amounts."""
+    """Emit a pad of both ends of dimension ``d`` by ``low`` and ``high`` elements; return the padded value.
+
+    Negative amounts crop. ``fill`` is the scalar to pad with; None for 0.
+    """
     if low == 0 and high == 0:
         return value
     inserter = Inserter(value)
@@ -36,7 +39,7 @@ def padded(
 
 
 def resized(value: HloInstruction, d: int, extent: int) -> HloInstruction:
-    """Crop or pad with zeros the end of dimension ``d``, so that it has the given extent."""
+    """Emit a crop of the end of dimension ``d`` to ``extent``, or a pad with zeros; return the result."""
     return padded(value, d, 0, extent - value.shape.dimensions[d])
 
 
@@ -55,7 +58,7 @@ def cropped(value: HloInstruction, d: int, low: int, high: int) -> HloInstructio
 def masked(
     value: HloInstruction, d: int, tiling: Tiling, extent: int, fill: HloInstruction
 ) -> HloInstruction:
-    """Replace the padding of a tile along dimension ``d`` by a scalar.
+    """Emit a select that replaces the padding of a tile along dimension ``d`` by a scalar; return the result.
 
     Args:
         value: the tile.
@@ -85,7 +88,7 @@ def on_first_device(value: HloInstruction, number: Coordinate, identity: float =
 
 
 def copied(value: HloInstruction) -> HloInstruction:
-    """Return a copy of an array or token, so that the copy can be recorded with another tiling."""
+    """Emit a copy of an array or token, so that the copy can be recorded with another tiling; return it."""
     if value.shape.is_array:
         return Inserter(value).op(Reshape(), value, shape=value.shape)
     return Inserter(value).op(AfterAll(), value, shape=value.shape)

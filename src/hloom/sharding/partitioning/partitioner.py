@@ -48,10 +48,10 @@ class Partitioned:
     """A partitioned program.
 
     Attributes:
-        module: the program of one device.
-        parameters, results: the tilings of the leaves of the entry's parameters and of its result.
+        module: the program that each device runs on its tiles.
+        parameters, results: the tilings of the leaves of the entry's parameters, in order, and of its result.
         causes: the cause of each collective that the partitioner wrote.
-        decisions: the decisions about the value of each instruction.
+        decisions: for each instruction, how its value is sharded and why.
         global_shapes: the global shape of the value of each instruction.
     """
 
@@ -64,13 +64,13 @@ class Partitioned:
 
 
 def partitioned_program(module: HloModule, devices: int, *, even_results: bool = False) -> Partitioned:
-    """Return the program that each device runs, ready to be compiled.
+    """Return the program that each of ``devices`` devices runs on its tiles, ready to be compiled.
 
     Parameters have their annotated tilings, the result has its annotated or else its computed tiling.
     Operations that cannot be sharded run on full arrays. Raises HloError for unsupported annotations.
 
     Args:
-        module: a program on global arrays.
+        module: a program on global arrays, which is not changed.
         devices: the number of devices.
         even_results: replicate results that their annotated tiles do not divide evenly.
     """
@@ -98,7 +98,7 @@ def partitioned_program(module: HloModule, devices: int, *, even_results: bool =
 
 
 def _combine_all_reduces(state: PartitionState) -> None:
-    """Combine all-reduces; a combined one has the cause of its first operand."""
+    """Merge all-reduces that can run as one; a merged all-reduce gets the cause of its first operand's."""
     module, causes = state.module, state.collectives.causes
     of_operand = {i.operands[0]: causes[i] for i in module.instructions() if i in causes and i.operands}
     AllReduceCombiner().run(module)
@@ -109,7 +109,13 @@ def _combine_all_reduces(state: PartitionState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """The value bound to a parameter of a computation: its tilings, manual regions and decisions."""
+    """The sharding of the value bound to a parameter of a computation.
+
+    Attributes:
+        tilings: the tilings of the leaves, nested like the shape.
+        region: the manual regions around the value, outermost first.
+        decisions: how the value is sharded and why; None for an entry parameter without inferred tiling.
+    """
 
     tilings: Tilings
     region: Region = ()
@@ -133,7 +139,10 @@ def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
 
 
 def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _Argument:
-    """Return the argument of an entry parameter: its annotated, propagated (if open) or replicated tiling."""
+    """Return the sharding of the entry parameter ``p``, whose number is ``number``.
+
+    It is annotated, else inferred by propagation if the module allows that, else replicated.
+    """
     annotated = state.required.get(p)
     inferred = state.propagation.tiling(p)
     if annotated is None and inferred is not None and state.annotations.is_open(number, p.shape):
@@ -144,7 +153,10 @@ def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _A
 def _partition_computation(
     state: PartitionState, computation: HloComputation, arguments: Sequence[_Argument]
 ) -> None:
-    """Rewrite the instructions of a computation to compute tiles; ``arguments`` are by parameter number."""
+    """Rewrite the instructions of a computation to compute tiles.
+
+    ``arguments`` are the shardings of the values bound to its parameters, by parameter number.
+    """
     for i in computation.post_order():
         if isinstance(i.operation, Parameter):
             argument = arguments[i.operation.parameter_number]
@@ -207,9 +219,10 @@ def _partition_custom_call(state: PartitionState, i: HloInstruction, target: str
 
 
 def _partition_while(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Rewrite a loop.
+    """Rewrite a while loop to compute tiles.
 
-    Carried arrays have their propagated tilings, or those of the initial value.
+    Arrays in its state have their propagated tilings, or else those of the initial value; the initial value
+    and the results of the body are resharded to them. The condition is replicated.
     """
     initial = i.operands[0]
     purpose = Purpose("loop", Decision(i, i.shape, None))
@@ -228,7 +241,11 @@ def _partition_while(state: PartitionState, i: HloInstruction, region: Region) -
 
 
 def _partition_conditional(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Rewrite a conditional: branch operands keep their tilings; the result has its propagated tilings."""
+    """Rewrite a conditional to compute tiles.
+
+    The operands of branches keep their tilings, the results of branches are resharded to the propagated
+    tilings. The selector is replicated.
+    """
     selector, *arguments = i.operands
     purpose = Purpose("branches", Decision(i, i.shape, None))
     replicated = resharded(state, selector, state.replicated(state.values[selector].shape), purpose)
@@ -243,10 +260,10 @@ def _partition_conditional(state: PartitionState, i: HloInstruction, region: Reg
 
 
 def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, region: Region) -> Tilings:
-    """Return the propagated tilings of the leaves of a value.
+    """Return the propagated tilings of a loop or conditional, nested like its shape.
 
-    ``default`` has the tilings for leaves that have none or partial sums, and for all leaves in manual
-    regions.
+    ``default`` has the tilings for leaves without a propagated tiling or with partial sums, and for all
+    leaves in a manual region.
     """
     if region:
         return default
@@ -266,7 +283,7 @@ def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, regi
 def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region) -> None:
     """Replace a sharding constraint by its operand, resharded to the annotated tiling.
 
-    Inside of a manual region the operand replaces it unchanged.
+    In a manual region the operand is not resharded.
     """
     (operand,) = i.operands
     value = state.values[operand]
@@ -282,7 +299,7 @@ def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region
 
 
 def _partition_layout_constraint(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Rewrite a layout constraint to constrain the layout of the tile."""
+    """Rewrite a custom call that constrains the layout of a global array to constrain that of the tile."""
     value, layout = state.values[i.operands[0]], i.shape.layout
     state.rewrite(i, value.tilings, region, value.decisions)
     i.shape = i.shape.with_layout(layout)

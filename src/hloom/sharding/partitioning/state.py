@@ -22,21 +22,25 @@ Region: TypeAlias = "tuple[tuple[Coordinate, ...], ...]"
 
 
 def fixed_coordinates(region: Region) -> tuple[Coordinate, ...]:
-    """Return the coordinates in which the devices of a group must agree: those of all manual regions."""
+    """Return the coordinates in which all devices of a collective group must agree inside of ``region``.
+
+    These are the indices of each device along the manual axes of all manual regions in ``region``.
+    """
     return tuple(coordinate for coordinates in region for coordinate in coordinates)
 
 
 @dataclass(slots=True)
 class ShardedValue:
-    """The value of an instruction of the partitioned program.
+    """The sharding of the value of an instruction of the partitioned program, which computes tiles.
 
     Attributes:
         shape: the global shape.
-        tilings: the tilings of the leaves.
-        region: the manual regions around the value.
-        decisions: the decisions about the value.
-        copies: the instructions that hold this array in any tiling; the copies share the list.
-        origin: the operation that recomputes the array in other tilings; None if that is not cheap.
+        tilings: the tilings of the leaves, nested like the shape.
+        region: the manual regions around the value, outermost first.
+        decisions: the decisions about the value: how it is sharded, and why.
+        copies: the instructions that hold tiles of the same array in any tiling; the copies share one list.
+        origin: the operation from whose operands the array can be recomputed in other tilings; None if that
+            is not cheap.
     """
 
     shape: Shape
@@ -48,28 +52,28 @@ class ShardedValue:
 
     @property
     def tiling(self) -> Tiling:
-        """The tiling of an array or token."""
+        """The tiling of the value, which must be an array or token."""
         assert isinstance(self.tilings, Tiling)
         return self.tilings
 
     @property
     def fixed(self) -> tuple[Coordinate, ...]:
-        """The coordinates in which the devices of a group must agree."""
+        """The coordinates, by device, in which all devices of a collective group on this value must agree."""
         return fixed_coordinates(self.region)
 
 
 class PartitionState:
-    """A program during its partitioning.
+    """A program while it is rewritten to compute tiles, with the sharding of each rewritten value.
 
     Attributes:
         module: the program, rewritten in place.
         devices: the number of devices.
-        annotations: the sharding annotations.
-        propagation: the propagated tilings.
+        annotations: the sharding annotations of the program.
+        propagation: the tilings that propagation inferred.
         required: the tilings that instructions must have; an instruction without entry may have any.
         collectives: the writer of collectives.
-        resharder: the writer of resharding plans.
-        values: the values of the rewritten instructions.
+        resharder: the writer of the instructions that reshard arrays.
+        values: the sharding of the value of each rewritten instruction.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
@@ -92,15 +96,15 @@ class PartitionState:
         decisions: Decisions | None = None,
         is_annotated: bool = False,
     ) -> HloInstruction:
-        """Record the value of an instruction that computes tiles; return the instruction.
+        """Record the sharding of an instruction that computes tiles already; return the instruction.
 
         Args:
             i: the instruction.
-            shape: the global shape.
-            tilings: the tilings of the leaves.
+            shape: the global shape of its value.
+            tilings: the tilings of the leaves, nested like the shape.
             region: the manual regions around the value.
-            decisions: the decisions about the value; by default they only state the tilings.
-            is_annotated: the program states the tilings.
+            decisions: the decisions about the value; None for decisions that only state the tilings.
+            is_annotated: True if the program states the tilings.
         """
         decisions = decisions if decisions is not None else undecided(i, shape, tilings, is_annotated)
         self.values[i] = ShardedValue(shape, tilings, region, decisions, [i])
@@ -114,7 +118,10 @@ class PartitionState:
         decisions: Decisions | None = None,
         is_annotated: bool = False,
     ) -> None:
-        """Give an instruction of global shape the shape of a tile, and record its value; see `add`."""
+        """Change the shape of an instruction from global to that of a tile, and record its sharding.
+
+        The arguments are those of `add`.
+        """
         shape = i.shape
         i.shape = local_shape(shape, tilings)
         i.sharding = None
@@ -123,7 +130,8 @@ class PartitionState:
     def _required(self, i: HloInstruction, is_grouped: bool) -> Tilings | None:
         """Return the tilings that an instruction must have; None if it may have any.
 
-        Arrays with open dimensions and members of sharding groups must have their propagated tilings.
+        Arrays with open dimensions, and members of sharding groups (``is_grouped``), must have their
+        propagated tilings; other instructions their annotated ones.
         """
         tiling = self.propagation.tiling(i)
         if open_dimensions := self.annotations.open_dimensions(i):
@@ -132,11 +140,14 @@ class PartitionState:
         return tiling if is_grouped and tiling is not None else self.annotations.tilings(i)
 
     def replicated(self, shape: Shape) -> Tilings:
-        """Return replicated tilings for the leaves of a shape."""
+        """Return replicated tilings for the leaves of a shape, nested like the shape."""
         return for_each_leaf(shape, lambda leaf: Tiling.replicated(rank_of(leaf), self.devices))
 
     def replicated_if_uneven(self, shape: Shape, tilings: Tilings) -> Tilings:
-        """Replace the tilings of arrays that their tiles do not divide evenly by replicated ones."""
+        """Return ``tilings``, with those that do not divide their arrays evenly replaced by replicated ones.
+
+        ``shape`` is the global shape; ``tilings`` are nested like it.
+        """
         if not isinstance(tilings, Tiling):
             pairs = zip(shape.tuple_shapes, tilings, strict=True)
             return tuple(self.replicated_if_uneven(part, tiling) for part, tiling in pairs)
@@ -146,7 +157,10 @@ class PartitionState:
 
 
 def local_shape(shape: Shape, tilings: Tilings) -> Shape:
-    """Return the shape of a device's tile of a global shape, or of its tuple of tiles."""
+    """Return the shape of what a device holds of a value: a tile or, for a tuple, a tuple of tiles.
+
+    ``shape`` is the global shape; ``tilings`` are nested like it.
+    """
     if not isinstance(tilings, Tiling):
         pairs = zip(shape.tuple_shapes, tilings, strict=True)
         return Shape.tuple_([local_shape(part, tiling) for part, tiling in pairs])
@@ -156,7 +170,10 @@ def local_shape(shape: Shape, tilings: Tilings) -> Shape:
 
 
 def undecided(i: HloInstruction, shape: Shape, tilings: Tilings, is_annotated: bool = False) -> Decisions:
-    """Return decisions about the leaves of an instruction that only state the tilings."""
+    """Return decisions about a value that only state its tilings, without reasons, nested like the shape.
+
+    Used for values whose sharding the partitioner did not choose by cost.
+    """
     if isinstance(tilings, Tiling):
         return Decision(i, shape, tilings, is_annotated)
     pairs = zip(shape.tuple_shapes, tilings, strict=True)

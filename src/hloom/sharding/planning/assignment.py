@@ -21,18 +21,21 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class AssignmentProblem:
-    """The input of the choice of an assignment.
+    """The inputs for choosing which factors of an operation to shard (an assignment).
+
+    Factors are the indices of an operation, such as its batch and contracting dimensions.
 
     Attributes:
         i: the instruction.
         factors: the factors of the instruction.
         shapes: the global shapes of the operands.
-        result: the global shape of the result, or of its first leaf.
+        result: the global shape of the result or, for a tuple, of its first leaf.
         operand_tilings: the current tiling of each operand; None for operands that are not arrays.
         target: the preferred tiling of the result; None for no preference.
-        fixed: coordinates in which the devices of a group must agree.
+        fixed: coordinates (tile indices by device) in which all devices of a collective group must agree.
         devices: the number of devices.
-        bytes_to_reshard: maps operand number and tiling to the bytes that a device sends to reshard.
+        bytes_to_reshard: returns the bytes that a device sends to reshard the operand of the given number to
+            the given tiling.
     """
 
     i: HloInstruction
@@ -46,12 +49,19 @@ class AssignmentProblem:
     bytes_to_reshard: Callable[[int, Tiling], float]
 
     def fetches(self, factor: Factor, tiling: Tiling) -> list[Fetch] | None:
-        """Return the halos that sharding a factor requires; None if that is not supported."""
+        """Return the halos of operands that devices must fetch if ``factor`` is sharded by ``tiling``.
+
+        ``tiling`` is of rank 1. Returns an empty list if tiles suffice, None if sharding the factor is not
+        supported.
+        """
         return fetches(self.i, self.shapes, self.result, factor, tiling)
 
 
 def cheapest_assignment(problem: AssignmentProblem) -> FactorAssignment:
-    """Return the assignment that sends the fewest bytes; among equals, the one with the most tiles."""
+    """Return the choice of sharded factors for which a device sends the fewest bytes.
+
+    Of choices with equal bytes, the one that divides the work into the most tiles wins.
+    """
     ranked: list[tuple[float, int, int, list[ShardedFactor]]] = []
     for number, sharded in enumerate(_candidates(problem)):
         work = -math.prod(tiling.tiles[0] for _, tiling in sharded)
@@ -65,14 +75,14 @@ def cheapest_assignment(problem: AssignmentProblem) -> FactorAssignment:
 
 
 def _same(some: Sequence[ShardedFactor], others: Sequence[ShardedFactor]) -> bool:
-    """Return true if two assignments consist of the same sharded factors, in any order."""
+    """Return true if two assignments consist of the same sharded factors with equal tilings, in any order."""
     return len(some) == len(others) and all(sharded in others for sharded in some)
 
 
 def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
-    """Yield candidate assignments, the empty one last.
+    """Yield candidate lists of sharded factors with their tilings; the empty list, full replication, is last.
 
-    Each is chosen greedily with the target's factors, or those of one operand, first.
+    Each is chosen greedily, beginning with the factors that the target or one of the operands shards.
     """
     sources = _sources(problem) or [[]]
     seen: list[list[ShardedFactor]] = []
@@ -89,7 +99,11 @@ def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
 
 
 def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
-    """Return the sharded factors of the target, then those of each operand, large operands first."""
+    """Return the factors that the target's tiling shards, then those that each operand's tiling shards.
+
+    Each list holds (factor, tiling of rank 1). Operands are in order of descending element count; arrays that
+    shard no factor are left out.
+    """
     sources: list[tuple[int, list[ShardedFactor]]] = []
     if problem.target is not None:
         target = problem.target
@@ -114,13 +128,14 @@ def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
 def _greedy(
     problem: AssignmentProblem, order: Sequence[list[ShardedFactor]], kinds: Sequence[str], reduces: bool
 ) -> list[ShardedFactor]:
-    """Return a compatible subset of sharded factors, chosen greedily.
+    """Return a compatible subset of the factors in ``order``, with their tilings, chosen greedily.
 
     Args:
-        problem: the instruction.
-        order: the factors that the target and each operand shard, by descending priority.
-        kinds: the kinds of factors to consider.
-        reduces: consider reduced factors, which the result does not have, too.
+        problem: the operation to shard.
+        order: the sharded factors that the target and the operands suggest, one list each, by descending
+            priority.
+        kinds: the values of ``Factor.kind`` to consider.
+        reduces: True to consider factors that the result does not have (reduced dimensions), too.
     """
     accepted: list[ShardedFactor] = []
     for source in order:
@@ -132,7 +147,11 @@ def _greedy(
 
 
 def _with_unused_tilings(problem: AssignmentProblem, sharded: list[ShardedFactor]) -> list[ShardedFactor]:
-    """Extend an assignment: shard large factors by the operand tilings that it does not use yet."""
+    """Return ``sharded`` extended by further factors, sharded over device axes that only operands use so far.
+
+    Each one-dimensional tiling of an operand that ``sharded`` does not use goes to the largest factor that it
+    divides.
+    """
     extended = list(sharded)
     operand_tilings = [
         tiling.select([d])
@@ -156,7 +175,10 @@ def _with_unused_tilings(problem: AssignmentProblem, sharded: list[ShardedFactor
 def _can_shard(
     problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor, tiling: Tiling
 ) -> bool:
-    """Return true if a factor can be sharded by a tiling in addition to the factors already sharded."""
+    """Return true if ``factor`` can be sharded by ``tiling`` in addition to the factors in ``sharded``.
+
+    ``tiling`` is of rank 1.
+    """
     if any(factor is other for other, _ in sharded) or factor.size == 0:
         return False
     if factor.combiner is not None and not _can_combine(problem, sharded, factor):
@@ -171,14 +193,17 @@ def _can_shard(
 
 
 def _share(a: Factor, b: Factor) -> bool:
-    """Return true if two factors index the same dimension of an array."""
+    """Return true if two factors (indices of an operation) index the same dimension of one array."""
     if a.result is not None and a.result == b.result:
         return True
     return any(b.operands.get(number) == d for number, d in a.operands.items())
 
 
 def _can_combine(problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor) -> bool:
-    """Return true if one all-reduce can combine the partial results of a factor and of sharded factors."""
+    """Return true if one all-reduce can combine the partial results of ``factor`` and of ``sharded``.
+
+    The factors must have the same combiner, which must have a neutral element for the result's element type.
+    """
     combiner, kind = factor.combiner, problem.result.element_type
     assert combiner is not None
     same = {type(f.combiner) for f, _ in sharded if f.combiner is not None} <= {type(combiner)}
@@ -187,10 +212,10 @@ def _can_combine(problem: AssignmentProblem, sharded: Sequence[ShardedFactor], f
 
 
 def is_divided(factor: Factor, tiling: Tiling, shapes: Sequence[Shape], result: Shape) -> bool:
-    """Return true if a tiling divides a factor evenly, or uneven tiles can be padded.
+    """Return true if a factor can have the given tiling: it divides the factor evenly, or can be padded.
 
     Args:
-        factor: the factor.
+        factor: the factor, an index of an operation.
         tiling: the tiling of the factor, of rank 1.
         shapes, result: the global shapes of the operands and of the result.
     """
@@ -206,9 +231,10 @@ def is_divided(factor: Factor, tiling: Tiling, shapes: Sequence[Shape], result: 
 
 
 def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
-    """Return the bytes that a device sends for an assignment.
+    """Return the bytes that a device sends if the factors in ``sharded`` are sharded.
 
-    It reshards operands, exchanges halos, reduces partial results, and reshards the result to the target.
+    They are sent to reshard operands, exchange halos, reduce partial results, and reshard the result to the
+    target.
     """
     operands = range(len(problem.operand_tilings))
     total = sum(_bytes_to_operand(problem, sharded, number)[0] for number in operands)
@@ -218,9 +244,10 @@ def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> 
 def _bytes_to_operand(
     problem: AssignmentProblem, sharded: Sequence[ShardedFactor], number: int
 ) -> tuple[float, bool]:
-    """Return the bytes that a device sends for an operand.
+    """Return the bytes that a device sends for operand ``number`` if the factors in ``sharded`` are sharded.
 
-    Also returns whether the operand's halo is fetched from its current tiles, without resharding.
+    Also returns true if the cheapest way is to fetch the operand's halo from its current tiles, without
+    resharding.
     """
     current, shape = problem.operand_tilings[number], problem.shapes[number]
     if current is None:
@@ -248,7 +275,7 @@ def _bytes_to_operand(
 
 
 def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
-    """Return the bytes that a device sends to reduce partial results and to reshard to the target."""
+    """Return the bytes that a device sends to reduce partial results and reshard to the target tiling."""
     target, dimensions = problem.target, problem.result.dimensions
     tiling = result_tiling(sharded, problem.result, problem.devices)
     width = (accumulation_type(problem.i, problem.result) or problem.result.element_type).bits / 8
@@ -265,7 +292,10 @@ def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor
 
 
 def accumulation_type(i: HloInstruction, result: Shape) -> ElementType | None:
-    """Return F32 for contractions of narrower floats, whose partial sums are added in f32; else None."""
+    """Return the type in which partial sums of a contraction are added over devices, if it is wider: F32.
+
+    Applies to floats narrower than 32 bits; returns None for other types and operations.
+    """
     kind = result.element_type
     narrow = kind.is_floating and kind.bits < 32
     return F32 if narrow and i.operation.family is Family.CONTRACTION else None
@@ -274,36 +304,55 @@ def accumulation_type(i: HloInstruction, result: Shape) -> ElementType | None:
 def scattered(
     tiling: Tiling, target: Tiling, dimensions: Sequence[int], sharded: Sequence[ShardedFactor]
 ) -> int | None:
-    """Return the dimension along which a reduce-scatter of partial results yields the target, or None."""
+    """Return the dimension along which a reduce-scatter of partial results yields the target tiling, or None.
+
+    Args:
+        tiling: the tiling of the partial results.
+        target: the target tiling of the result.
+        dimensions: the dimensions of the global result.
+        sharded: the sharded factors of the operation; those that the result lacks give partial results.
+    """
     reduced = [reduced_tiling.coordinates[0] for factor, reduced_tiling in sharded if factor.result is None]
     return scattered_dimension(tiling, reduced, target, dimensions)
 
 
 def operand_tiling(sharded: Sequence[ShardedFactor], number: int, shape: Shape, devices: int) -> Tiling:
-    """Return the tiling of an operand that an assignment requires; ``shape`` is the global shape."""
+    """Return the tiling that an operand must have if the factors in ``sharded`` are sharded.
+
+    ``number`` is the operand number, ``shape`` the operand's global shape.
+    """
     by_dimension = {f.operands[number]: tiling for f, tiling in sharded if number in f.operands}
     return from_dimensions(shape, by_dimension, devices)
 
 
 def result_tiling(sharded: Sequence[ShardedFactor], shape: Shape, devices: int) -> Tiling:
-    """Return the tiling of a result that an assignment yields; ``shape`` is the global shape."""
+    """Return the tiling that the result has if the factors in ``sharded`` are sharded.
+
+    ``shape`` is the global shape of the result.
+    """
     by_dimension = {f.result: tiling for f, tiling in sharded if f.result is not None}
     return from_dimensions(shape, by_dimension, devices)
 
 
 def from_dimensions(shape: Shape, by_dimension: dict[int, Tiling], devices: int) -> Tiling:
-    """Return the tiling of an array from tilings of rank 1 by dimension; other dimensions are replicated."""
+    """Return the tiling of an array whose dimension d is sharded by ``by_dimension[d]``, a tiling of rank 1.
+
+    Other dimensions are replicated. ``shape`` is the global shape.
+    """
     replicated = Tiling.replicated(1, devices)
     tilings = [by_dimension.get(d, replicated) for d in range(shape.rank if shape.is_array else 0)]
     return Tiling.product(tilings) if tilings else Tiling.replicated(0, devices)
 
 
 def extended(tiling: Tiling, have: Tiling, dimensions: Iterable[int]) -> Tiling:
-    """Shard replicated dimensions of a tiling as another tiling does; tiles stay on equally many devices.
+    """Return ``tiling`` with some of its replicated dimensions sharded as in the tiling ``have``.
+
+    A dimension stays replicated if sharding it would put tiles on unequal numbers of devices. Tilings with
+    partial sums are not extended.
 
     Args:
         tiling: the tiling to extend.
-        have: the other tiling.
+        have: another tiling of the same array.
         dimensions: the dimensions that may be sharded.
     """
     if have.unreduced is not None or tiling.unreduced is not None:

@@ -22,13 +22,16 @@ Decisions: TypeAlias = "Decision | tuple[Decisions, ...]"
 
 @dataclass(frozen=True, slots=True)
 class FactorAssignment:
-    """An assignment: the sharded factors of an operation, with the costs of the choice.
+    """The choice of how devices share the work of an operation: which of its factors are sharded, and how.
+
+    Factors are the indices of an operation, such as its batch and contracting dimensions.
 
     Attributes:
-        sharded: the sharded factors.
-        bytes: the bytes that a device sends, by the cost model.
-        runner_up: sharded factors and bytes of the second cheapest assignment; None if there is only one.
-        unmoved: the numbers of operands whose halos are fetched from current tiles, without resharding.
+        sharded: the sharded factors, each with its tiling of rank 1.
+        bytes: the bytes that a device sends with this choice, by the cost model.
+        runner_up: the sharded factors and the bytes of the second cheapest choice; None if there is only one.
+        unmoved: the numbers of the operands that are not resharded first: devices fetch the elements that
+            they need directly from the current tiles.
     """
 
     sharded: Sequence[ShardedFactor]
@@ -39,12 +42,13 @@ class FactorAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PropagationStep:
-    """One step of propagation: the factor of an instruction carries a sharding from one dimension to another.
+    """One step of sharding propagation: an instruction carries the sharding of one dimension to another.
 
     Attributes:
-        through: the instruction whose factor indexes both dimensions.
-        value, dimension: the source: a value class, and a dimension of its arrays.
-        is_elementwise: the step belongs to the first pass, through elementwise operations only.
+        through: the instruction, of which one index ranges over both dimensions.
+        value, dimension: the dimension from which the sharding comes, as value class (a set of arrays that
+            share one tiling) and dimension number.
+        is_elementwise: True if the step belongs to the first pass, through elementwise operations only.
     """
 
     through: HloInstruction
@@ -55,12 +59,12 @@ class PropagationStep:
 
 @dataclass(slots=True)
 class PropagationTrace:
-    """The propagation steps of a program.
+    """The steps of sharding propagation in a program.
 
     Attributes:
-        flow: the value classes.
-        last: the step that sharded a dimension, by value class and dimension.
-        annotated: the annotated instruction of each annotated value class.
+        flow: the value classes, sets of arrays that share one tiling.
+        last: the step that sharded a dimension, by (value class, dimension number).
+        annotated: for each annotated value class, the instruction that has the annotation.
     """
 
     flow: Flow
@@ -70,11 +74,15 @@ class PropagationTrace:
     annotated: dict[Leaf, HloInstruction] = field(default_factory=dict[Leaf, HloInstruction])
 
     def reaches(self, i: HloInstruction, d: int) -> bool:
-        """Return true if dimension ``d`` of an array was sharded by propagation."""
+        """Return true if propagation, not an annotation, sharded dimension ``d`` of the array ``i``."""
         return (self.flow.class_of(i), d) in self.last
 
     def source(self, i: HloInstruction, d: int) -> tuple[HloInstruction, Sequence[PropagationStep]]:
-        """Return the annotated array whose sharding reached dimension ``d``, and the steps from it."""
+        """Return the annotated array from which propagation carried a sharding to dimension ``d`` of ``i``.
+
+        Also returns the steps from that array to ``i``, in order; none if the dimension was not sharded by
+        propagation.
+        """
         at = (self.flow.class_of(i), d)
         steps: list[PropagationStep] = []
         while (step := self.last.get(at)) is not None:
@@ -88,13 +96,14 @@ class Decision:
     """How the value of an instruction is sharded, and why.
 
     Attributes:
-        instruction: the instruction, which the rewrite may have replaced.
-        shape: the global shape.
-        tiling: the tiling; None for a tuple.
-        is_annotated: the program states the tiling.
+        instruction: the instruction, which partitioning may have replaced.
+        shape: the global shape of the value.
+        tiling: the tiling of the value; None for a tuple.
+        is_annotated: True if the program states the tiling.
         operands: the decisions about the operands.
         operand_tilings: the tilings of the operands before resharding; None for operands that are not arrays.
-        assignment: the sharded factors; None if the instruction computes nothing.
+        assignment: the factors (indices of the operation) that are sharded; None if the instruction computes
+            nothing.
         target: the preferred tiling of the result; None for no preference.
         factors: all factors of the instruction.
         trace: the propagation steps of the program.
@@ -121,11 +130,11 @@ class Purpose:
     """The reason for which a value is resharded.
 
     Attributes:
-        kind: "operand" of an operation; "annotation" of a value; "result" of the program; "loop" or
-            "branches" of a conditional; "region", the border of a manual region; "device", a call on one
-            device.
+        kind: "operand" of an operation; "annotation" of a value; "result" of the program; "loop", state of a
+            loop; "branches" of a conditional; "region", the border of a manual region; "device", a call on
+            one device.
         by: the decision about the instruction that uses the value; None for the program's result.
-        operand: the operand number.
+        operand: the number of the operand that is resharded.
     """
 
     kind: str
@@ -135,12 +144,13 @@ class Purpose:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The cause of a collective.
+    """The cause of a collective that the partitioner wrote.
 
     Attributes:
-        purpose: the purpose; additional kinds are "reduction" (of partial results) and "halo".
+        purpose: what needs the collective; besides the kinds of resharding, "reduction" (of partial results)
+            and "halo" (exchange of neighboring elements).
         value: the decision about the resharded array.
-        before, after: the tilings of the array; None for reductions and halos.
+        before, after: the tilings of the array before and after resharding; None for reductions and halos.
     """
 
     purpose: Purpose

@@ -20,11 +20,11 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """The halo of an operand along one dimension.
+    """The halo of an operand along one dimension: elements that devices need beyond their tiles.
 
     Attributes:
         operand, dimension: the operand number, and the dimension of the operand.
-        window: the ranges to fetch, and their padding.
+        window: the index ranges to fetch, and the padding to apply to them.
     """
 
     operand: int
@@ -35,7 +35,10 @@ class Fetch:
 def fetches(
     i: HloInstruction, shapes: Sequence[Shape], result: Shape, factor: Factor, tiling: Tiling
 ) -> list[Fetch] | None:
-    """Return the halos that an instruction needs if a factor is sharded; None if that is not supported.
+    """Return the halos of operands that devices must fetch if a factor of an instruction is sharded.
+
+    A factor is an index of the operation, such as a spatial dimension of a window. Returns an empty list if
+    tiles suffice, None if sharding the factor is not supported.
 
     Args:
         i: the instruction, with its operation on global arrays.
@@ -96,11 +99,11 @@ def fetches(
 
 
 def _spanned(local: int, counts: Sequence[int], stride: int, size: int) -> tuple[int, tuple[int, ...]]:
-    """Return the input extents that a full output tile and each actual output tile read.
+    """Return the input extents that windows span: (for a full tile of windows, for each actual tile).
 
     Args:
-        local: the number of windows of a full tile, at least 1.
-        counts: the number of windows of each tile; a tile without windows reads nothing.
+        local: the number of windows of a full output tile, at least 1.
+        counts: the number of windows of each output tile; a tile without windows spans 0 elements.
         stride: the distance between the starts of adjacent windows, in elements.
         size: the extent of a window, in elements.
     """
@@ -122,10 +125,10 @@ def _of_concatenation(
 def _of_convolution(
     operation: Convolution, shapes: Sequence[Shape], result: Shape, factor: Factor, tiles: int
 ) -> list[Fetch] | None:
-    """Return the halo of a convolution's input, if a factor is sharded into ``tiles`` tiles.
+    """Return the halo of a convolution's input if a spatial factor is sharded into ``tiles`` tiles.
 
-    The factor is a spatial dimension of the output or, if it is reduced, of the kernel. Returns None if a
-    range has no element or starts between two windows.
+    The factor is a spatial dimension of the output or, if the result lacks it, of the kernel. Returns None if
+    a range contains no element, or if the elements to skip are not whole strides of the window.
     """
     labels = operation.dim_labels
     d = factor.operands[0]
@@ -150,13 +153,13 @@ def _of_convolution(
 
 
 def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
-    """Return the number of elements that a device sends per index of a halo's dimension.
+    """Return the number of elements that a device sends for one index of the dimension of a halo.
 
     Args:
         i: the instruction, with its operation on global arrays.
         local: the dimensions of a tile of the operand.
         fetch: the halo.
-        halos: the dimensions with halos; a slice crops the others before the exchange.
+        halos: all dimensions with halos; a slice crops the other dimensions before the exchange.
     """
     extents = list(local)
     if isinstance(i.operation, Slice):
@@ -169,10 +172,16 @@ def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Co
 def halo_of_current_tiles(
     fetch: Fetch, have: Tiling, want: Tiling, factor_tiling: Tiling, fixed: Sequence[Coordinate]
 ) -> Halo | None:
-    """Return the halo fetched from the current tiles, without prior resharding; None if that is not possible.
+    """Return the halo with which devices fetch elements from the current tiles, without prior resharding.
 
-    The tilings ``have`` (current) and ``want`` may differ along the dimension of the halo only.
-    ``factor_tiling`` is the tiling of the sharded factor, of rank 1.
+    Returns None if that is not possible: the tilings must differ along the dimension of the halo only, and
+    the current one must shard it.
+
+    Args:
+        fetch: the halo, with one range per tile of the factor.
+        have, want: the current tiling of the operand, and the tiling that the operation requires.
+        factor_tiling: the tiling of the sharded factor, of rank 1.
+        fixed: coordinates (tile indices by device) in which devices must agree to exchange elements.
     """
     d = fetch.dimension
     others = all(have.is_sharded_like(e, want, e) for e in range(len(have.tiles)) if e != d)

@@ -15,14 +15,20 @@ Leaf: TypeAlias = "tuple[HloInstruction, tuple[int, ...]]"
 
 
 class Flow:
-    """The value classes of a program.
+    """The value classes of a program: sets of arrays that must have the same tiling.
+
+    A class arises where tuples, get-tuple-elements, barriers, loops, conditionals or sharding groups pass on
+    or merge arrays, such as the initial value, body parameter and result of a while loop.
 
     Attributes:
         instructions: the reachable instructions in post-order, bodies and branches before their callers.
     """
 
     def __init__(self, entry: HloComputation, groups: Sequence[Sequence[HloInstruction]] = ()) -> None:
-        """Merge the arrays that tuples, loops and conditionals identify, and those of each sharding group."""
+        """Find the arrays that must share one tiling, in all computations reachable from ``entry``.
+
+        ``groups`` has the member instructions of each sharding group; these must share one tiling, too.
+        """
         self.instructions: list[HloInstruction] = list(_reachable(entry))
         self._parents: dict[Leaf, Leaf] = {}
         self._merged: set[Leaf] = set()
@@ -33,9 +39,9 @@ class Flow:
                 self._merge(first, other)
 
     def class_of(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Leaf:
-        """Return the representative of an array's value class.
+        """Return the representative of an array's value class, as (instruction, shape index).
 
-        ``index`` is the shape index of the array in the value of ``i``.
+        The array is the value of ``i`` or, if that is a tuple, its element at the shape index ``index``.
         """
         leaf = (i, index)
         parents = self._parents
@@ -47,7 +53,7 @@ class Flow:
         return leaf
 
     def is_merged(self, i: HloInstruction) -> bool:
-        """Return true if the value class of an array has other members."""
+        """Return true if the value class of the array ``i`` has other members, which share its tiling."""
         return (i, ()) in self._parents or (i, ()) in self._merged
 
     def _pass_on(self, i: HloInstruction) -> None:
@@ -71,7 +77,11 @@ class Flow:
                 pass
 
     def _merge(self, a: HloInstruction, b: HloInstruction, from_index: tuple[int, ...] = ()) -> None:
-        """Merge the value classes of ``a`` and ``b``, or of ``a`` and one element of ``b``."""
+        """Merge the value class of each array in ``a`` with that of the corresponding array in ``b``.
+
+        ``from_index`` is the shape index of the element of ``b`` that corresponds to ``a``; empty for all of
+        ``b``.
+        """
         for index, leaf in a.shape.leaves():
             if leaf.is_array:
                 one, other = self.class_of(a, index), self.class_of(b, (*from_index, *index))

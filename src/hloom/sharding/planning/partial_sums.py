@@ -37,9 +37,9 @@ _SUMS = (Add, Subtract, Concatenate)
 
 
 def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
-    """Return true if an operation is jointly linear in its unreduced operands.
+    """Return true if an operation is linear in its unreduced operands together, so that it maps sums to sums.
 
-    ``unreduced`` has a flag for each operand.
+    ``unreduced`` has a flag for each operand; True if devices hold partial sums of it.
     """
     numbers = {number for number, is_unreduced in enumerate(unreduced) if is_unreduced}
     operation = i.operation
@@ -68,12 +68,14 @@ def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
 
 
 def stay_unreduced(tiling: Tiling, target: Tiling | None, sharded: Sequence[ShardedFactor]) -> bool:
-    """Return true if an assignment's partial results need no reduction: they are the target's partial sums.
+    """Return true if the partial results of an operation need no all-reduce, as partial sums are wanted.
+
+    The reduced factors must be sums, sharded over the devices over which the target is unreduced.
 
     Args:
         tiling: the tiling of the result, without partial sums.
-        target: the target tiling.
-        sharded: the sharded factors.
+        target: the wanted tiling of the result; None for no preference.
+        sharded: the sharded factors (indices of the operation) with their tilings.
     """
     reduced = [(factor, reduced_tiling) for factor, reduced_tiling in sharded if factor.result is None]
     if not reduced or target is None or target.unreduced is None or tiling.unreduced is not None:
@@ -86,13 +88,14 @@ def stay_unreduced(tiling: Tiling, target: Tiling | None, sharded: Sequence[Shar
 def scattered_dimension(
     tiling: Tiling, unreduced: Sequence[Coordinate], target: Tiling, dimensions: Sequence[int]
 ) -> int | None:
-    """Return the dimension along which a reduce-scatter yields the target tiling; None if there is none.
+    """Return the dimension along which a reduce-scatter of partial sums yields the target tiling.
 
-    The target must shard one more dimension, over the devices that hold the partial sums.
+    The target must shard one more dimension, over the devices that hold the partial sums. Returns None if
+    there is no such dimension.
 
     Args:
         tiling: the tiling of each partial sum.
-        unreduced: the device coordinates that number the partial sums.
+        unreduced: coordinates, by device, that together number the partial sums.
         target: the target tiling.
         dimensions: the dimensions of the global array.
     """
@@ -107,10 +110,10 @@ def scattered_dimension(
 
 
 def tiles_as_partial_sums(have: Tiling, want: Tiling) -> list[int]:
-    """Return the dimensions along which tiles, padded with zeros to the full extent, become partial sums.
+    """Return the dimensions to pad with zeros such that tiles become partial sums of a larger tile.
 
-    ``have`` is the current tiling, ``want`` the unreduced one. Returns an empty list if zero padding does not
-    convert one to the other.
+    Padding a tile with zeros to the full extent of these dimensions converts tiling ``have`` to the unreduced
+    tiling ``want`` without communication. Returns an empty list if that is not possible.
     """
     if have.unreduced is not None or want.unreduced is None:
         return []
@@ -121,7 +124,7 @@ def tiles_as_partial_sums(have: Tiling, want: Tiling) -> list[int]:
 
 
 def _is_zero(i: HloInstruction) -> bool:
-    """Return true for a constant with all elements zero."""
+    """Return true if ``i`` is a constant of zeros, possibly broadcast, reshaped, converted or copied."""
     if isinstance(i.operation, (Broadcast, Reshape, Convert, Copy)):
         return _is_zero(i.operands[0])
     if not isinstance(i.operation, Constant):

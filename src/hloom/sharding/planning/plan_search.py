@@ -27,13 +27,16 @@ _PERMUTED_EVERYWHERE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A step between states.
+    """A step of resharding, as a transition between states of the search.
+
+    A state is the list of mesh axes that shard each dimension, major axis first.
 
     Attributes:
         kind: "permute", "all-to-all", "all-gather" or "slice".
         after: the state after the move.
-        source, target: the dimensions that an all-to-all moves axes from and to; an all-gather has a source.
-        axes: the axes that an all-to-all moves.
+        source, target: the dimensions that an all-to-all moves axes from and to; for an all-gather ``source``
+            is the gathered dimension. -1 if not applicable.
+        axes: the axes that an all-to-all moves; empty for other kinds.
     """
 
     kind: str
@@ -46,13 +49,17 @@ class Move:
 def merged(
     sizes: Sequence[int], orders: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Merge axes that are adjacent in all orders; return the sizes and the orders of the merged axes.
+    """Merge axes that are adjacent in all orders; return the merged sizes, and the orders of merged axes.
 
-    An order may lack both axes, but not one of them.
+    Two axes are merged if each order has the second directly after the first, or neither axis.
+
+    Args:
+        sizes: the size of each axis.
+        orders: lists of axis numbers, such as the axes of each dimension.
     """
 
     def are_one(k: int) -> bool:
-        """Return true if each order has axis k + 1 directly after axis k, or neither of them."""
+        """Return true if each order has axis k + 1 directly after axis k, or neither axis."""
         return all(
             (k in order) == (k + 1 in order) and (k not in order or order.index(k) + 1 == order.index(k + 1))
             for order in orders
@@ -71,13 +78,15 @@ def merged(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the moves that send the fewest elements; of equal ones, for the fewest moves.
+    """A search for the resharding moves that send the fewest elements and, among those, for the fewest moves.
+
+    A state is the list of mesh axes that shard each dimension, major axis first.
 
     Attributes:
         dimensions: the dimensions of the global array.
         sizes: the size of each axis.
-        start, target: the states.
-        fixed: the axes that may not move.
+        start, target: the states before and after resharding.
+        fixed: the axes along which no data may move.
         limit: exclusive upper bound of the elements that a device sends.
     """
 
@@ -93,7 +102,7 @@ class Search:
         return [k for k in range(len(self.sizes)) if k not in self.fixed]
 
     def shortest(self) -> list[Move] | None:
-        """Return the moves from start to target.
+        """Return the moves from ``start`` to ``target`` in order, found by Dijkstra's algorithm.
 
         Returns None if every path sends ``limit`` elements or more, or if there are more than `MOST_AXES`
         axes.
@@ -136,7 +145,7 @@ class Search:
         return self.dimensions[d] % self._count(axes) == 0
 
     def _moves(self, state: State) -> Iterator[tuple[Move, int]]:
-        """Yield the moves from a state, each with the number of elements that a device sends."""
+        """Yield the moves possible in a state, each with the number of elements that a device sends."""
         local = self._local(state)
         yield from self._slices(state)
         for d, axes in enumerate(state):
@@ -169,7 +178,10 @@ class Search:
                     yield Move("slice", _with(state, d, (*axes, k))), 0
 
     def _arrangements(self, state: State) -> Iterator[State]:
-        """Yield the other states with equal numbers of tiles, by permutations of the movable axes."""
+        """Yield the states to which a collective-permute can convert ``state``.
+
+        They assign the movable axes otherwise, with the same number of tiles along each dimension.
+        """
         for order in permutations(self.movable):
             unassigned = list(order)
             arranged: list[tuple[int, ...]] = []

@@ -28,7 +28,12 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class PermuteStep:
-    """Collective-permute of tiles; ``pairs`` are (source, target)."""
+    """A resharding step that is a collective-permute of tiles.
+
+    Attributes:
+        pairs: the (source, target) device ids.
+        after: the tiling after the step.
+    """
 
     pairs: tuple[tuple[int, int], ...]
     after: Tiling
@@ -36,7 +41,13 @@ class PermuteStep:
 
 @dataclass(frozen=True, slots=True)
 class AllToAllStep:
-    """All-to-all that moves axes from dimension ``source`` to dimension ``target``."""
+    """A resharding step that is an all-to-all: a mesh axis that shards one dimension then shards another.
+
+    Attributes:
+        source, target: the dimension from which mesh axes move, and the one to which they move.
+        groups: the device groups.
+        after: the tiling after the step.
+    """
 
     source: int
     target: int
@@ -46,7 +57,13 @@ class AllToAllStep:
 
 @dataclass(frozen=True, slots=True)
 class AllGatherStep:
-    """All-gather along a dimension."""
+    """A resharding step that is an all-gather along a dimension.
+
+    Attributes:
+        dimension: the dimension.
+        groups: the device groups.
+        after: the tiling after the step.
+    """
 
     dimension: int
     groups: DeviceGroups
@@ -55,9 +72,15 @@ class AllGatherStep:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastStep:
-    """All-gather by collective-broadcasts, one for each of the first ``tiles`` tiles of a group.
+    """A resharding step that gathers tiles along a dimension by one collective-broadcast per tile.
 
-    The other tiles of a group are padding.
+    It replaces an all-gather if most tiles of a group are padding, which is not sent.
+
+    Attributes:
+        dimension: the dimension.
+        groups: the device groups.
+        after: the tiling after the step.
+        tiles: the number of tiles, the first ones of each group, that are broadcast.
     """
 
     dimension: int
@@ -68,7 +91,13 @@ class BroadcastStep:
 
 @dataclass(frozen=True, slots=True)
 class HaloStep:
-    """Halo exchange by which devices fetch the segments of new tiles of a dimension."""
+    """A resharding step that is a halo exchange: devices fetch the parts of their new tiles.
+
+    Attributes:
+        dimension: the dimension whose tiling changes.
+        halo: the index range of the dimension that each device needs.
+        after: the tiling after the step.
+    """
 
     dimension: int
     halo: Halo
@@ -77,7 +106,11 @@ class HaloStep:
 
 @dataclass(frozen=True, slots=True)
 class SliceStep:
-    """Dynamic-slice of the current tile to a finer tiling."""
+    """A resharding step that is a dynamic-slice of the current tile; it needs no communication.
+
+    Attributes:
+        after: the finer tiling after the step.
+    """
 
     after: Tiling
 
@@ -94,12 +127,14 @@ ReshardingPlan: TypeAlias = "tuple[tuple[Step, ...], int]"
 def plan(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan:
-    """Return the plan that converts one tiling of an array to another; both without partial sums.
+    """Return the resharding steps from tiling ``have`` to ``want``, and the elements that a device sends.
+
+    Partial sums are not allowed in either tiling.
 
     Args:
         dimensions: the dimensions of the global array.
-        have, want: the tilings.
-        fixed: coordinates in which the devices of a group must agree.
+        have, want: the tilings before and after.
+        fixed: coordinates (tile indices by device) in which all devices of a collective group must agree.
     """
     if have == want:
         return (), 0
@@ -107,9 +142,9 @@ def plan(
 
 
 def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]) -> int:
-    """Return the number of elements that a device sends to reduce an array's partial sums and to reshard it.
+    """Return the number of elements that a device sends to reshard an array from tiling ``have`` to ``want``.
 
-    The arguments are those of `plan`, but ``have`` may have partial sums.
+    The other arguments are those of `plan`. Partial sums of ``have`` are reduced first, which is included.
     """
     reduction = 2 * math.prod(have.local(dimensions)) if have.unreduced is not None else 0
     return reduction + plan(tuple(dimensions), have.reduced(), want.reduced(), fixed)[1]
@@ -118,7 +153,10 @@ def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coo
 def _regular(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan | None:
-    """Return a plan for regular tilings; None if they do not consist of common axes."""
+    """Return the plan for two regular tilings; None if they are not products of axes of one device grid.
+
+    The arguments are those of `plan`.
+    """
     basis = refined((*have.coordinates, *want.coordinates, *fixed))
     if basis is None:
         return None
@@ -129,14 +167,14 @@ def _regular(
 
 
 class _RegularPlan:
-    """Builds a plan for regular tilings.
+    """Builds the steps of a resharding plan for tilings over axes of one device grid.
 
     Attributes:
         dimensions: the dimensions of the global array.
         sizes: the size of each axis.
-        axes: the axes of each dimension after the steps so far, major axis first.
-        target: the axes of each dimension after the last step.
-        fixed, free: the axes that may not move, and the others.
+        axes: the axes that shard each dimension after the steps so far, major axis first.
+        target: the axes that shard each dimension after the last step.
+        fixed, free: the axes along which no data may move, and the others.
         steps: the steps so far.
         elements: the number of elements that a device sends in the steps so far.
     """
@@ -172,7 +210,10 @@ class _RegularPlan:
         return self._searched(start) or direct
 
     def _searched(self, start: State) -> ReshardingPlan | None:
-        """Search a plan from the state ``start``; return None unless it sends fewer than ``elements``."""
+        """Search for a plan that sends fewer than ``self.elements`` elements; return None if there is none.
+
+        ``start`` has the axes that shard each dimension before the first step.
+        """
         if len(self.sizes) > MOST_AXES:
             sizes, (*states, fixed) = merged(self.sizes, (*start, *self.target, tuple(self.fixed)))
             rank = len(start)
@@ -185,7 +226,10 @@ class _RegularPlan:
         return None if moves is None else self._replayed(start, moves)
 
     def _replayed(self, start: State, moves: Sequence[Move]) -> ReshardingPlan:
-        """Convert the moves that the search found to a plan."""
+        """Convert the moves that the search found to a resharding plan.
+
+        ``start`` has the axes that shard each dimension before the first move.
+        """
         self.axes = [list(axes) for axes in start]
         self.steps.clear()
         self.elements = 0
@@ -213,18 +257,18 @@ class _RegularPlan:
         return Tiling(tuple(map(self._count, self.axes)), coordinates, math.prod(self.sizes))
 
     def _fits(self, d: int, coarse: Sequence[int], fine: Sequence[int]) -> bool:
-        """Return true if the coarse tiles of dimension ``d`` consist of whole fine tiles.
+        """Return true if each coarse tile of dimension ``d`` consists of whole fine tiles.
 
-        ``coarse`` and ``fine`` are the axes that shard the dimension. One coarse tile always does.
+        ``coarse`` and ``fine`` are the axes that shard the dimension. A single coarse tile always does.
         """
         few, many = self._count(coarse), self._count(fine)
         return few == 1 or -(-self.dimensions[d] // few) == -(-self.dimensions[d] // many) * (many // few)
 
     def _arranged(self) -> list[list[int]] | None:
-        """Return the mesh axes to shard each dimension by if tiles only move between devices.
+        """Return the mesh axes to shard each dimension by if a collective-permute is the first step.
 
-        The number of tiles of each dimension stays the same, as a collective-permute requires. The axes
-        agree with those of the target in the longest possible prefix. Returns None if there are no such axes.
+        The number of tiles along each dimension stays the same, as a permute requires. The axes agree with
+        those of the target in the longest possible prefix. Returns None if there are no such axes.
         """
         arranged: list[list[int]] = []
         for axes, target in zip(self.axes, self.target, strict=True):
@@ -253,7 +297,7 @@ class _RegularPlan:
         return arranged
 
     def _permute_once(self) -> None:
-        """Permute tiles if the target's tiles exist in the right size, but on other devices."""
+        """Add a collective-permute if it brings tiles closer to the target's devices; see `_arranged`."""
         arranged = self._arranged()
         if arranged is None or arranged == self.axes:
             return
@@ -288,9 +332,9 @@ class _RegularPlan:
                         return
 
     def _exchange(self, d: int, e: int, major: list[int], moved: list[int]) -> None:
-        """Add an all-to-all that moves the axes ``moved`` from dimension ``d`` to ``e``.
+        """Add an all-to-all that moves the axes ``moved`` from dimension ``d`` to dimension ``e``.
 
-        ``d`` keeps ``major``.
+        ``major`` are the axes that remain in dimension ``d``.
         """
         count = self._count(moved)
         local = self._local()
@@ -302,7 +346,10 @@ class _RegularPlan:
         self.steps.append(AllToAllStep(d, e, groups_along(tuple(moved), self.sizes), self._tiling()))
 
     def _exchange_halos(self) -> None:
-        """Exchange halos along dimensions that old or new tiles divide unevenly, where that sends less."""
+        """Add a halo exchange for each dimension with uneven tiles, before or after, if that sends less.
+
+        The alternative is an all-gather followed by a slice.
+        """
         for d, (axes, target) in enumerate(zip(self.axes, self.target, strict=True)):
             others = {k for e, axes_of_dimension in enumerate(self.axes) if e != d for k in axes_of_dimension}
             extent = self.dimensions[d]
@@ -321,14 +368,20 @@ class _RegularPlan:
                 self.axes[d] = list(target)
 
     def _tiles_to_gather(self, d: int, target: Sequence[int]) -> int:
-        """Return the number of tiles that a device sends to reach the target axes by all-gather and slice."""
+        """Return the number of tiles that a device sends if dimension ``d`` is all-gathered and sliced.
+
+        ``target`` are the axes that shard the dimension afterwards; 0 if slicing alone suffices.
+        """
         axes = self.axes[d]
         if list(target[: len(axes)]) == axes and self._fits(d, axes, target):
             return 0
         return _tiles_sent(self._count(axes), _filled(self.dimensions[d], self._local()[d]))
 
     def _gather_excess(self) -> None:
-        """All-gather along the axes that are not in the target."""
+        """Add an all-gather for each dimension that is sharded over other axes than in the target.
+
+        The dimension stays sharded over the major axes that it has in common with the target.
+        """
         for d, axes in enumerate(self.axes):
             target = list(self.target[d])
             common = 0
@@ -341,7 +394,7 @@ class _RegularPlan:
             self._gather(d, common)
 
     def _gather(self, d: int, count: int) -> None:
-        """Add an all-gather of dimension ``d`` that keeps its ``count`` major axes."""
+        """Add an all-gather of dimension ``d``, which stays sharded over its ``count`` major axes only."""
         moved = tuple(self.axes[d][count:])
         local = self._local()
         groups = groups_along(moved, self.sizes)
@@ -352,7 +405,10 @@ class _RegularPlan:
         self.steps.append(step)
 
     def _slice(self) -> None:
-        """Slice to the target; first gather dimensions whose tiles do not consist of whole target tiles."""
+        """Add the dynamic-slice to the target tiling.
+
+        Dimensions whose current tiles do not consist of whole target tiles are all-gathered first.
+        """
         for d, axes in enumerate(self.axes):
             if not self._fits(d, axes, self.target[d]):
                 self._gather(d, 0)
@@ -362,18 +418,23 @@ class _RegularPlan:
 
 
 def _filled(extent: int, local: int) -> int:
-    """Return the number of tiles that are not all padding; 1 if the dimension is empty."""
+    """Return the number of tiles of a dimension that are not all padding; 1 if the dimension is empty.
+
+    ``extent`` is the global extent of the dimension, ``local`` the extent of a tile.
+    """
     return -(-extent // local) if extent else 1
 
 
 def _gather_step(
     d: int, groups: DeviceGroups, tiles: int, filled: int, after: Tiling
 ) -> tuple[AllGatherStep | BroadcastStep, int]:
-    """Return the step that joins the tiles of each group, and the number of tiles that a device sends.
+    """Return the step that joins the tiles of each group along ``d``, and the tiles that a device sends.
+
+    The step is an all-gather or, if only few tiles are not padding, a series of broadcasts.
 
     Args:
         d: the dimension.
-        groups: the groups.
+        groups: the device groups.
         tiles: the number of tiles in a group.
         filled: the number of tiles in a group that are not all padding.
         after: the tiling after the step.
@@ -385,21 +446,25 @@ def _gather_step(
 
 
 def _tiles_sent(tiles: int, filled: int) -> int:
-    """Return the number of tiles that a device sends to join the tiles of a group; see `_gather_step`."""
+    """Return the number of tiles that a device sends to join the tiles of a group.
+
+    It is ``filled`` for broadcasts, ``tiles - 1`` for an all-gather; the arguments are those of
+    `_gather_step`.
+    """
     return filled if filled <= min(_MOST_BROADCASTS, tiles - 2) or filled == 1 < tiles else tiles - 1
 
 
 def _halo_step(
     before: Tiling, d: int, extent: int, after: Tiling, fixed: Sequence[Coordinate]
 ) -> HaloStep | None:
-    """Return the halo exchange that converts one dimension to another tiling; None if `by_device` finds none.
+    """Return the halo exchange that converts dimension ``d`` to another tiling; None if not supported.
 
     Args:
-        before: the current tiling.
+        before: the current tiling of the array.
         d: the dimension.
         extent: the global extent of the dimension.
-        after: the new tiling of the dimension, as a tiling of rank 1.
-        fixed: coordinates in which the devices of a group must agree.
+        after: the new tiling of the dimension, of rank 1.
+        fixed: coordinates (tile indices by device) in which devices must agree to exchange elements.
     """
     (tiles,), (local,) = after.tiles, after.local([extent])
     starts = tuple(p * local for p in range(tiles))
@@ -410,7 +475,10 @@ def _halo_step(
 
 @lru_cache(maxsize=64)
 def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (source, target) of a permutation; a device that has its new tile is its source."""
+    """Return the (source, target) pairs of the collective-permute that converts a tiling to another.
+
+    A device that already has its new tile sends it to itself.
+    """
     owners: dict[object, list[int]] = {}
     for device, tile in enumerate(before.tile_indices):
         owners.setdefault(tile, []).append(device)
@@ -428,7 +496,10 @@ def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
 def _irregular(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan:
-    """Return a plan for any tilings: permute tiles of equal sizes, or else gather and slice."""
+    """Return a resharding plan for any two tilings; the arguments are those of `plan`.
+
+    Permutes tiles if their numbers are equal, else all-gathers the dimensions that change and slices them.
+    """
     local = math.prod(have.local(dimensions))
     if have.tiles == want.tiles and not fixed:
         return (PermuteStep(_pairs(have, want), want.reduced()),), local

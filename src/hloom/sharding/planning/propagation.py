@@ -29,11 +29,11 @@ _FactorDimensions: TypeAlias = "tuple[int, list[_ArrayDimension]]"
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """An annotated tiling.
+    """A tiling that an annotation of the program states.
 
     Attributes:
-        leaf: the annotated array.
-        tiling: the tiling.
+        leaf: the annotated array: an instruction, and the shape index in its value.
+        tiling: the annotated tiling.
         open: the dimensions that propagation may shard further.
     """
 
@@ -47,9 +47,10 @@ class Border:
     """The border of a manual region: a call that converts global arrays to tiles, or tiles to global arrays.
 
     Attributes:
-        enters: arrays enter the region; otherwise they leave it.
-        manual: the tiling of each array outside of the region, restricted to the manual axes.
-        coordinates: the device coordinate along each manual axis; no array inside is sharded over these axes.
+        enters: True if arrays enter the region (global to tiles), False if they leave it.
+        manual: for each operand of the call, the tiling outside of the region, restricted to the manual axes.
+        coordinates: for each manual axis, the index of each device along it; no array inside of the region is
+            sharded over these axes.
     """
 
     enters: bool
@@ -58,13 +59,15 @@ class Border:
 
 
 class Propagation:
-    """The propagated tilings of a program.
+    """The result of sharding propagation: tilings inferred from annotations.
 
     Attributes:
-        flow: the value classes.
+        flow: the value classes, sets of arrays that share one tiling.
+        devices: the number of devices.
         tilings: the tiling of each value class that is annotated or sharded.
-        factors: the factors of each instruction.
-        trace: the propagation steps.
+        factors: the factors of each instruction: indices, such as a contracting dimension, with the
+            dimensions of operands and results that they index.
+        trace: the propagation steps that led to the tilings.
     """
 
     def __init__(
@@ -74,12 +77,12 @@ class Propagation:
         borders: Mapping[HloInstruction, Border],
         devices: int,
     ) -> None:
-        """Propagate tilings.
+        """Propagate annotated tilings through the program to a fixed point.
 
         Args:
-            flow: the value classes.
-            annotated: the annotated tilings, final except in open dimensions; the first one of a class
-                counts.
+            flow: the value classes of the program.
+            annotated: the annotated tilings, final except in open dimensions; of several for one class the
+                first counts.
             borders: the borders of manual regions, by call; an array that enters a region without annotation
                 gets the tiling along the manual axes, and propagation may shard its other dimensions.
             devices: the number of devices.
@@ -108,7 +111,10 @@ class Propagation:
         self._propagate()
 
     def tiling(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Tiling | None:
-        """Return the tiling of an array; None if it is neither annotated nor sharded."""
+        """Return the tiling of an array after propagation; None if it is neither annotated nor sharded.
+
+        The array is the value of ``i`` or, if that is a tuple, its element at the shape index ``index``.
+        """
         return self.tilings.get(self.flow.class_of(i, index))
 
     def _propagate(self) -> None:
@@ -128,7 +134,11 @@ class Propagation:
                     break
 
     def _factor_dimensions(self, i: HloInstruction) -> list[_FactorDimensions]:
-        """Return the array dimensions that each factor of an instruction indexes, results first."""
+        """Return, for each factor of an instruction, its size and the array dimensions that it indexes.
+
+        A factor is an index of the operation, such as a batch or contracting dimension. Dimensions of results
+        precede those of operands. Returns an empty list for a parameter, or if an operand is not an array.
+        """
         if i in self._borders:
             return self._border_dimensions(i, self._borders[i])
         if isinstance(i.operation, Parameter) or not all(o.shape.is_array for o in i.operands):
@@ -148,9 +158,10 @@ class Propagation:
         return factors
 
     def _border_dimensions(self, i: HloInstruction, border: Border) -> list[_FactorDimensions]:
-        """Return a factor for each dimension of the arrays that enter or leave a manual region.
+        """Return a factor for each dimension of the arrays that a call passes into or out of a manual region.
 
-        Dimensions that manual axes shard have none, as their size differs between both sides.
+        A factor is (size, the dimensions inside and outside of the region). Dimensions that manual axes shard
+        have no factor, as their extents inside and outside differ.
         """
         factors: list[_FactorDimensions] = []
         for operand, (index, result), manual in zip(i.operands, i.shape.leaves(), border.manual, strict=True):
@@ -163,9 +174,9 @@ class Propagation:
         return factors
 
     def _crosses(self, i: HloInstruction, tiling: Tiling) -> bool:
-        """Return true if a tiling may propagate through an instruction.
+        """Return true if the tiling of a dimension, of rank 1, may propagate through ``i``.
 
-        At the border of a manual region it must not use the region's manual axes.
+        Always, except that a tiling over manual axes must not cross the border of their region.
         """
         border = self._borders.get(i)
         return border is None or are_independent([*border.coordinates, tiling.coordinates[0]])
@@ -173,7 +184,11 @@ class Propagation:
     def _propagate_through(
         self, i: HloInstruction, factors: Sequence[_FactorDimensions], elementwise: bool
     ) -> bool:
-        """Propagate along the factors of an instruction; return true if any array changed."""
+        """Propagate the sharding of one dimension per factor of ``i`` to all other dimensions of the factor.
+
+        Returns true if the tiling of any array changed. ``elementwise`` tells whether this is the pass over
+        elementwise operations, for the trace.
+        """
         changed = False
         for size, indexed in factors:
             source = self._first_sharded(indexed)
@@ -188,7 +203,10 @@ class Propagation:
         return changed
 
     def _first_sharded(self, indexed: Sequence[_ArrayDimension]) -> tuple[Leaf, int] | None:
-        """Return the first array dimension that is sharded, as value class and dimension number, or None."""
+        """Return the first of the given array dimensions that is sharded, as (value class, dimension number).
+
+        Returns None if none is sharded.
+        """
         for leaf, _, d in indexed:
             tiling = self.tilings.get(leaf)
             if tiling is not None and d < len(tiling.tiles) and tiling.is_sharded(d):
@@ -196,10 +214,11 @@ class Propagation:
         return None
 
     def _shard(self, leaf: Leaf, dimensions: tuple[int, ...], d: int, tiling: Tiling) -> bool:
-        """Shard an open, replicated dimension of a value class if each tile stays on equally many devices.
+        """Shard dimension ``d`` of all arrays in the value class ``leaf`` by ``tiling``, which is of rank 1.
 
-        Returns true if it did. ``dimensions`` are the global dimensions of the arrays, ``tiling`` is of rank
-        1.
+        Does nothing unless the dimension is open and replicated, ``tiling`` divides it evenly, and each tile
+        is on equally many devices afterwards. Returns true if it sharded the dimension. ``dimensions`` are
+        the global dimensions of the arrays.
         """
         if d in self._closed.get(leaf, ()) or dimensions[d] % tiling.tiles[0]:
             return False

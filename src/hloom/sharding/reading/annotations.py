@@ -32,10 +32,11 @@ _BORDER_SHARDINGS: Final = {TO_LOCAL: "xla.sdy.in_shardings", TO_GLOBAL: "xla.sd
 
 
 class Annotations:
-    """The sharding annotations of a program for a number of devices.
+    """The sharding annotations of a module, read as tilings over a number of devices.
 
     Attributes:
-        meshes: the meshes of the module, by name.
+        devices: the number of devices.
+        meshes: the meshes that the module declares, by name.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
@@ -44,7 +45,10 @@ class Annotations:
         self._open = module.config.allow_spmd_sharding_propagation_to_parameters
 
     def tilings(self, i: HloInstruction) -> Tilings | None:
-        """Return the annotated tilings of an instruction whose shape is global; None without annotation."""
+        """Return the annotated tiling of a value, nested for a tuple; None for a value without annotation.
+
+        The shape of the instruction must be global, as before partitioning.
+        """
         shardings = self._shardy(i, "xla.sdy.sharding")
         if shardings and not i.shape.is_tuple:
             return Tiling.of_named(shardings[0], rank_of(i.shape), self.devices)
@@ -59,21 +63,25 @@ class Annotations:
         return for_each_leaf(i.shape, tiling)
 
     def _shardy(self, i: HloInstruction, key: str) -> list[NamedSharding]:
-        """Return the shardings in a frontend attribute, in Shardy's notation; none without the attribute."""
+        """Return the shardings in the frontend attribute ``key`` of an instruction, one per value.
+
+        The attribute is in Shardy's notation. Returns an empty list without the attribute.
+        """
         return parse_shardings((i.frontend_attributes or {}).get(key, ""), self.meshes)
 
     def is_open(self, parameter: int, shape: Shape) -> bool:
-        """Return true if the module lets propagation shard an unannotated parameter of the entry.
+        """Return true if the module allows propagation to shard an entry parameter that has no annotation.
 
-        The module has a flag for each parameter, or one for all.
+        The module has one flag per parameter, or one for all. ``parameter`` is the parameter number,
+        ``shape`` its shape, which must be an array's.
         """
         allowed = self._open if len(self._open) > 1 else self._open * (parameter + 1)
         return shape.is_array and parameter < len(allowed) and allowed[parameter]
 
     def open_dimensions(self, i: HloInstruction) -> frozenset[int]:
-        """Return the open dimensions of an annotated array, which propagation may shard further.
+        """Return the dimensions of an annotated array that propagation may shard further.
 
-        Named shardings mark them by ``?``, calls to ``Sharding`` by ``unspecified_dims``.
+        A named sharding marks them by ``?``, a custom call to ``Sharding`` by ``unspecified_dims``.
         """
         named = i.sharding.named if i.sharding is not None else None
         for sharding in self._shardy(i, "xla.sdy.sharding")[:1]:
@@ -84,10 +92,10 @@ class Annotations:
         return frozenset(map(int, re.findall(r"\d+", listed[1]))) if listed is not None else frozenset()
 
     def statements(self, i: HloInstruction) -> Iterator[Statement]:
-        """Yield the annotated tiling and open dimensions of an array, or of the sharded elements of a tuple.
+        """Yield a `Statement` (tiling and open dimensions) for each array that the annotation of ``i`` tiles.
 
-        The results of a manual region count as annotated along its manual axes, and open in the other
-        dimensions.
+        For a tuple, replicated elements are left out. The results of a manual region count as annotated with
+        their tiling along the region's manual axes; their other dimensions are open to propagation.
         """
         if isinstance(i.operation, CustomCall) and i.operation.custom_call_target == TO_GLOBAL:
             for (index, leaf), tiling in zip(i.shape.leaves(), self.border(i).manual, strict=True):
@@ -103,7 +111,10 @@ class Annotations:
                 yield Statement((i, index), tiling, frozenset() if index else self.open_dimensions(i))
 
     def border(self, call: HloInstruction) -> Border:
-        """Return the border of a manual region that a call to `TO_LOCAL` or `TO_GLOBAL` marks."""
+        """Return the tilings and manual axes that a call at the border of a manual region states.
+
+        ``call`` is a custom call to `TO_LOCAL`, which enters the region, or to `TO_GLOBAL`, which leaves it.
+        """
         target = operation_of(call, CustomCall).custom_call_target
         shardings = self._shardy(call, _BORDER_SHARDINGS[target])
         axes = parse_axes((call.frontend_attributes or {}).get("xla.sdy.manual_axes", ""))
@@ -120,7 +131,7 @@ class Annotations:
         return Border(target == TO_LOCAL, manual, coordinates)
 
     def borders(self, instructions: Iterable[HloInstruction]) -> dict[HloInstruction, Border]:
-        """Return the borders of manual regions, by call."""
+        """Return the border of a manual region for each call that enters or leaves one, by call."""
         return {
             i: self.border(i)
             for i in instructions
@@ -129,10 +140,11 @@ class Annotations:
 
 
 def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation, set[HloInstruction]]:
-    """Propagate the annotations of a program; return the propagation and the members of sharding groups.
+    """Propagate the annotations of a module; return the propagation and all members of its sharding groups.
 
-    Entry parameters without annotation are replicated, unless propagation may shard them or a loop,
-    conditional or sharding group shares their value class: slicing the initial value of a loop sends nothing.
+    Entry parameters without annotation are replicated. Exceptions, which propagation may shard: parameters
+    that the module leaves open, and those that must share their tiling with a loop, a conditional or a
+    sharding group, as slicing the initial value of a loop sends nothing.
     """
     groups = sharding_groups(module.computations)
     flow = Flow(module.entry, groups)
@@ -148,19 +160,19 @@ def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation
 
 
 def for_each_leaf(shape: Shape, function: Callable[[Shape], Tiling]) -> Tilings:
-    """Apply a function to each leaf of a shape; return the tilings, nested like the shape."""
+    """Apply ``function`` to each array or token in a shape; return the results nested like the shape."""
     if shape.is_tuple:
         return tuple(for_each_leaf(part, function) for part in shape.tuple_shapes)
     return function(shape)
 
 
 def leaves_of(tilings: Tilings) -> list[Tiling]:
-    """Return the tilings of all leaves, in order."""
+    """Return the tilings in a nested tuple as a flat list, in order of the leaves of the shape."""
     if isinstance(tilings, Tiling):
         return [tilings]
     return [leaf for part in tilings for leaf in leaves_of(part)]
 
 
 def rank_of(shape: Shape) -> int:
-    """Return the rank of an array, 0 for any other shape."""
+    """Return the rank of an array shape; 0 for a tuple or token."""
     return shape.rank if shape.is_array else 0

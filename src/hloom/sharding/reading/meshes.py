@@ -22,7 +22,10 @@ _AXIS: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
 
 
 def parse_mesh(text: str) -> dict[str, int]:
-    """Parse axes such as ``x=4,y=2``; raises HloError by the rule ``mesh.notation``."""
+    """Parse a mesh such as ``x=4,y=2``; return the sizes of its axes by name.
+
+    Raises HloError by the rule ``mesh.notation`` for any other text.
+    """
     axes: dict[str, int] = {}
     for part in text.split(","):
         axis = _AXIS.fullmatch(part)
@@ -33,7 +36,7 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 def mesh_of(module: HloModule) -> dict[str, int]:
-    """Return the axes of the largest mesh in a program; an empty mapping for a program without mesh."""
+    """Return the axes of the module's largest mesh, as sizes by name; an empty mapping if it has no mesh."""
     meshes = [
         dict(mesh.axes)
         for mesh in parse_meshes(module.config.frontend_attributes.get("xla.sdy.meshes", "")).values()
@@ -46,7 +49,7 @@ def mesh_of(module: HloModule) -> dict[str, int]:
 
 
 def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
-    """Return a copy of a program whose mesh axes of the given names have the given sizes.
+    """Return a copy of a module whose mesh axes have the sizes in ``axes``, by name; other axes keep theirs.
 
     Shardings by device ids, without a mesh, are unchanged.
     """
@@ -63,7 +66,10 @@ def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
 
 
 def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
-    """Return the number of devices: of the given axes or, if empty, of the program's mesh or its header."""
+    """Return the number of devices: the product of the sizes in ``axes`` if there are any.
+
+    Otherwise that of the module's largest mesh or, without a mesh, ``num_partitions`` of its header.
+    """
     if axes:
         return math.prod(axes.values())
     mesh = mesh_of(module)
@@ -71,7 +77,11 @@ def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
 
 
 def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
-    """Return the axes along which the devices of a group differ, joined by ``+``; "" if ``axes`` is empty."""
+    """Return the names of the mesh axes along which the devices of a group differ, joined by ``+``.
+
+    ``group`` holds device ids, ``axes`` the sizes of the mesh axes, major first. Returns "" if ``axes`` is
+    empty.
+    """
     if not axes:
         return ""
     sizes = tuple(axes.values())
@@ -81,10 +91,11 @@ def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
 
 
 def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
-    """Return the mesh axes of a coordinate, major axis first, joined by ``+``, such as ``data+model``.
+    """Return the names of the mesh axes of a coordinate, major first, joined by ``+``: ``data+model``.
 
-    Sub-axes are written as in Shardy, ``a:(2)4``. Returns ``N tiles`` for a coordinate that does not consist
-    of axes.
+    The coordinate is the tile index of each device along one dimension. Sub-axes are written as in Shardy,
+    ``a:(2)4``. If the coordinate is not a product of mesh axes, returns the number of tiles, such as ``4
+    tiles``.
     """
     names: list[str] = []
     covered = 1
@@ -106,7 +117,11 @@ def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
 
 
 def tiling_text(tiling: Tiling, axes: Mapping[str, int]) -> str:
-    """Return the mesh axes that shard each dimension, such as ``[data, -]``; without axes, HLO's notation."""
+    """Return a text with the mesh axes that shard each dimension, such as ``[data, -]``.
+
+    A replicated dimension is ``-``; the axes of partial sums follow. If ``axes`` is empty, or the tiling
+    lists its tile indices by device, returns the sharding in HLO's notation.
+    """
     coordinates = [*tiling.coordinates, *((tiling.unreduced,) if tiling.unreduced is not None else ())]
     if not axes or any(coordinate.listed for coordinate in coordinates):
         return tiling.to_sharding().text(metadata=False)

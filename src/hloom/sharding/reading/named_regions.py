@@ -28,11 +28,11 @@ _MESHES: Final = "xla.sdy.meshes"
 
 
 def normalize_regions(module: HloModule) -> None:
-    """Convert named shardings at borders of manual regions to frontend attributes.
+    """Convert named shardings at the borders of manual regions to Shardy's frontend attributes, in place.
 
-    Must run before call inlining, which drops the annotations of operands, and these name the manual axes.
-    Raises HloError by the rule ``sharding.manual-axes`` for a border with neither attributes nor named
-    shardings.
+    A border is a custom call that converts between global and local shapes. Must run before call inlining,
+    which drops the annotations of operands, since these name the manual axes. Raises HloError by the rule
+    ``sharding.manual-axes`` for a border with neither attributes nor named shardings.
     """
     meshes: dict[Mesh, str] = {}
     for i in [i for computation in module.computations for i in computation.instructions]:
@@ -59,13 +59,14 @@ def _write_attributes(
     inside: Sequence[NamedSharding],
     meshes: dict[Mesh, str],
 ) -> None:
-    """Write the frontend attributes of a border of a manual region.
+    """Set the frontend attributes of a call at the border of a manual region, in Shardy's notation.
 
     Args:
-        border: the call at the border.
+        border: the call.
         key: the name of the attribute for the shardings outside of the region.
-        outside, inside: the named shardings; those inside state the manual axes.
-        meshes: maps meshes to names; new meshes are added.
+        outside, inside: the named shardings of the values outside and inside of the region; those inside
+            state the manual axes.
+        meshes: names by mesh, to which unnamed meshes are added.
     """
     axes = {named.mesh.axes[axis.axis][0]: None for named in inside for axis in named.manual_axes}
     shardings = ", ".join(_sharding(named, meshes) for named in outside)
@@ -77,9 +78,10 @@ def _write_attributes(
 
 
 def _named(border: HloInstruction, value: HloInstruction) -> list[NamedSharding]:
-    """Return the named sharding of each leaf of an operand or result of a call at a manual region's border.
+    """Return the named sharding of each leaf of ``value``, an operand or the result of the call ``border``.
 
-    Raises HloError by the rule ``sharding.manual-axes`` if there is none.
+    ``border`` is a call at the border of a manual region. Raises HloError by the rule
+    ``sharding.manual-axes`` if a leaf has no named sharding.
     """
     sharding = value.sharding
     if sharding is None and isinstance(value.operation, GetTupleElement):

@@ -28,10 +28,10 @@ from hloom.sharding.reading.named_regions import normalize_regions
 
 
 def prepared(module: HloModule) -> HloModule:
-    """Return a copy of a module with inlined calls, a flat call graph, and canonical sharding annotations.
+    """Return a copy of a module that is ready for sharding propagation.
 
-    Tuples that inlined calls leave between producers and users are removed, as shardings would not propagate
-    through them.
+    Calls are inlined, the call graph is flat, sharding annotations are canonical. Tuples that inlined calls
+    leave between producers and users are removed, as shardings would not propagate through them.
     """
     copy = clone_module(module)
     normalize_regions(copy)
@@ -54,7 +54,7 @@ def prepared(module: HloModule) -> HloModule:
 
 
 def forward_tuple_elements(computation: HloComputation) -> None:
-    """``get-tuple-element(tuple(x0, x1, ...)), index=n`` → ``xn``, unless it is annotated."""
+    """Rewrite ``get-tuple-element(tuple(x0, x1, ...)), index=n`` to ``xn`` unless it has an annotation."""
     for i in computation.post_order():
         if isinstance(i.operation, GetTupleElement) and not is_annotated(i):
             (source,) = i.operands
@@ -63,9 +63,10 @@ def forward_tuple_elements(computation: HloComputation) -> None:
 
 
 def _merge_slice_into_pad(i: HloInstruction) -> None:
-    """``slice(pad(x, v))`` → ``pad(x, v)`` with less or negative padding: one halo exchange instead of two.
+    """Rewrite ``slice(pad(x, v))`` to one ``pad(x, v)`` with less or negative padding.
 
-    Also through copies. Applies only if the slice contains elements of ``x``. Bitwise.
+    After partitioning it takes one halo exchange instead of two. Copies between both are skipped. Applies
+    only if the result contains elements of ``x``, and yields bitwise the same values.
     """
     if not isinstance(i.operation, Slice):
         return
@@ -94,8 +95,8 @@ def _merge_slice_into_pad(i: HloInstruction) -> None:
 def _annotate_operand(i: HloInstruction) -> None:
     """Move the annotation of a sharding constraint to its operand, and remove the constraint.
 
-    Does nothing if the operand has another user or an annotation, or is a parameter, loop, conditional or
-    call.
+    Does nothing if the operand has another user or its own annotation, or if it is a parameter, tuple
+    element, loop, conditional or custom call.
     """
     if not is_constraint(i) or not is_annotated(i):
         return
@@ -113,10 +114,11 @@ def _annotate_operand(i: HloInstruction) -> None:
 
 
 def sharding_groups(computations: Iterable[HloComputation]) -> list[list[HloInstruction]]:
-    """Remove the calls that define sharding groups; return the members of each group.
+    """Remove the calls that define sharding groups; return a list of the member instructions of each group.
 
-    ``() custom-call(x), custom_call_target="xla.sdy.ShardingGroup"`` adds ``x`` to the group whose id is the
-    frontend attribute ``xla.sdy.sharding_group_id``.
+    The members of a group must have the same sharding. ``() custom-call(x),
+    custom_call_target="xla.sdy.ShardingGroup"`` adds ``x`` to the group whose id is the frontend attribute
+    ``xla.sdy.sharding_group_id``.
     """
     groups: dict[str, dict[HloInstruction, None]] = {}
     for i in [i for computation in computations for i in computation.post_order()]:
@@ -130,5 +132,5 @@ def sharding_groups(computations: Iterable[HloComputation]) -> list[list[HloInst
 
 
 def is_annotated(i: HloInstruction) -> bool:
-    """Return true if an instruction has a sharding annotation."""
+    """Return true if an instruction has a sharding annotation, in HLO's or in Shardy's notation."""
     return i.sharding is not None or "xla.sdy.sharding" in (i.frontend_attributes or {})

@@ -31,7 +31,7 @@ _REFERENCE: Final = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
 
 
 def parse_meshes(text: str) -> dict[str, Mesh]:
-    """Parse the module attribute ``xla.sdy.meshes``; return the meshes by name."""
+    """Parse the module attribute ``xla.sdy.meshes``; return the declared meshes by name."""
     meshes: dict[str, Mesh] = {}
     for name, axes, devices in _MESH.findall(text):
         sizes = tuple((axis, int(size)) for axis, size in _AXIS.findall(axes))
@@ -42,9 +42,10 @@ def parse_meshes(text: str) -> dict[str, Mesh]:
 
 
 def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[NamedSharding]:
-    """Parse ``#sdy.sharding_per_value<...>``; return one sharding for each value.
+    """Parse ``#sdy.sharding_per_value<...>``; return a list with one sharding for each value.
 
-    Raises HloError by the rule ``sharding.mesh`` for a mesh that ``meshes`` does not contain.
+    ``meshes`` are the declared meshes by name. Raises HloError by the rule ``sharding.mesh`` for another
+    mesh.
     """
     shardings: list[NamedSharding] = []
     for name, body, suffix in _VALUE.findall(text):
@@ -65,7 +66,7 @@ def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[NamedSharding
 
 
 def _axes(text: str, mesh: Mesh) -> tuple[AxisRef, ...]:
-    """Parse axes and sub-axes such as ``"a", "b":(2)4``."""
+    """Parse a list of axes and sub-axes such as ``"a", "b":(2)4``; return references to axes of ``mesh``."""
     number_of = {name: number for number, (name, _) in enumerate(mesh.axes)}
     return tuple(
         AxisRef(number_of[axis], (int(before), int(size)) if before else None)

@@ -38,27 +38,35 @@ _GROUP: Final = ".zgroup"
 
 
 class ProcessGroup(Protocol):
-    """The processes that store an array collectively, such as `hloom.runtime.mpi.world()`."""
+    """The processes that store an array collectively, such as `hloom.runtime.mpi.world()`.
+
+    Attributes:
+        rank: the number of this process, from 0.
+    """
 
     rank: int
 
     def all_gather(self, value: object) -> list[Any]:
-        """Return the values of all processes, by rank."""
+        """Return a list of the values that all processes passed, by rank; every process must call it."""
         ...
 
 
 class StoredArray:
-    """An array in files, from which slices such as ``array[2:4, :]`` are read on demand.
+    """An array in a Zarr directory, from which slices such as ``array[2:4, :]`` are read on demand.
 
     Attributes:
-        path: the directory.
-        shape: the dimensions.
-        chunks: the dimensions of a chunk, the part of the array in one file.
-        dtype: the numpy dtype.
+        path: the directory of the array.
+        shape: the dimensions of the array.
+        chunks: the dimensions of a chunk, the part of the array that one file holds.
+        dtype: the NumPy dtype of the elements, in native byte order.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open a stored array; raises HloError by ``stored.not-found`` or ``stored.metadata``."""
+        """Open the array in the directory ``path``; reads its metadata only.
+
+        Raises HloError by the rule ``stored.not-found``, or ``stored.metadata`` for metadata that is
+        malformed or not supported.
+        """
         self.path = Path(path)
         data = _metadata(self.path / _ARRAY)
         data.require("shape", "chunks", "dtype", "fill_value", "zarr_format", "compressor", "order")
@@ -80,14 +88,14 @@ class StoredArray:
         return f"<StoredArray {self.path}: {self.dtype}{list(self.shape)} in files of {list(self.chunks)}>"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Read the full array, converted to ``dtype`` unless that is None."""
+        """Read the full array, converted to ``dtype`` unless that is None; implements NumPy's protocol."""
         array = self[tuple([slice(0, n) for n in self.shape])]
         return array if dtype is None else array.astype(dtype)
 
     def __getitem__(self, part: tuple[slice, ...]) -> Array:
-        """Read a part: a slice of step 1 for each dimension, within the array.
+        """Read the part of the array that ``part`` selects: one slice of step 1 per dimension, in bounds.
 
-        Raises HloError by ``stored.tile`` for a file that is missing or has a wrong size.
+        Raises HloError by the rule ``stored.tile`` for a file that is missing or has a wrong size.
         """
         pairs = zip(part, self.shape, strict=True)
         spans = [(s.start or 0, n if s.stop is None else s.stop) for s, n in pairs]
@@ -106,7 +114,11 @@ class StoredArray:
         return array
 
     def _chunk(self, index: Sequence[int]) -> Array:
-        """Return the memory-mapped chunk at an index of the chunk grid."""
+        """Return the memory-mapped chunk at an index of the grid of chunks, one component per dimension.
+
+        For a missing file, returns an array of the fill value. Raises HloError by the rule ``stored.tile`` if
+        there is no fill value, or if the file has a wrong size.
+        """
         file = self.path / (self._separator.join(map(str, index)) or "0")
         count = int(np.prod(self.chunks, dtype=np.int64))
         if not file.exists():
@@ -121,10 +133,10 @@ class StoredArray:
 
 
 def stored(directory: str | Path) -> dict[str, StoredArray]:
-    """Open all arrays in a directory, by name in natural order.
+    """Open all stored arrays in a directory; return them by name, in natural order (``a.2`` before ``a.10``).
 
-    If the directory is itself an array, returns it under the name "". Raises HloError by ``stored.not-found``
-    if there are none, and by ``stored.metadata`` for unreadable metadata.
+    If the directory is itself a stored array, returns it under the name "". Raises HloError by the rule
+    ``stored.not-found`` if there are none, and by ``stored.metadata`` for unreadable metadata.
     """
     path = Path(directory)
     if (path / _ARRAY).exists():
@@ -145,22 +157,23 @@ def store(
     name: str = "result",
     processes: ProcessGroup | None = None,
 ) -> list[str]:
-    """Write the arrays of a sharded value; return their names.
+    """Write a sharded value, each array to a directory of its own; return the names of the arrays.
 
-    The directory is replaced atomically after all files are written. All processes call this function
-    collectively, and share a file system.
+    ``directory``, which holds these directories, is replaced atomically after all files are written. All
+    processes call this function collectively, and share a file system.
 
     Args:
         directory: the directory to write, replaced if it exists.
-        values: the value of each device of this process: an array, or a nested tuple; None for tokens.
-        devices: the ids of these devices.
-        shape: the global shape.
-        tilings: the tilings of the leaves.
+        values: for each device of this process, its tile of the value: an array, or a nested tuple with None
+            for tokens.
+        devices: the ids of these devices, in the same order.
+        shape: the global shape of the value.
+        tilings: the tilings of the leaves of ``shape``, in order.
         name: the name of the array; the arrays of tuples are named ``result.0``, ``result.1.0`` and so on.
-        processes: all processes with devices; None for this process alone.
+        processes: all processes with devices; None if this process has all devices.
 
-    Raises HloError by ``stored.unreduced`` for partial sums, by ``stored.failed`` if another process cannot
-    write, and OSError.
+    Raises HloError by the rule ``stored.unreduced`` for partial sums, by ``stored.failed`` if another process
+    cannot write, and OSError.
     """
     path = Path(directory)
     partial = path.with_name(path.name + ".partial")
@@ -196,13 +209,13 @@ def store(
 
 
 class _CollectiveStep:
-    """A context manager for a step that all processes run: if the step fails in one of them, all raise."""
+    """A context manager for a step that all processes run: if it fails in one process, all of them raise."""
 
     def __init__(self, processes: ProcessGroup | None) -> None:
         self._processes = processes
 
     def __enter__(self) -> None:
-        """Begin the step."""
+        """Begin the step; returns nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._processes is None:
@@ -214,7 +227,11 @@ class _CollectiveStep:
 
 
 def _write_tiles(folder: Path, tiles: dict[int, object], shape: Shape, tiling: Tiling) -> None:
-    """Write the tiles whose first owner is a device of this process; ``tiles`` maps its devices to tiles."""
+    """Write the tiles of one array that this process has to write, each to a file in ``folder``.
+
+    Of the devices that hold a tile, the one with the lowest id writes it. ``tiles`` maps the ids of this
+    process's devices to their tiles; ``shape`` is the global shape.
+    """
     firsts: dict[tuple[int, ...], int] = {}
     for device, index in enumerate(tiling.tile_indices):
         firsts.setdefault(index, device)
@@ -231,7 +248,7 @@ def _write_tiles(folder: Path, tiles: dict[int, object], shape: Shape, tiling: T
 
 
 def _replace(path: Path, partial: Path) -> None:
-    """Replace the directory ``path`` by the directory ``partial``."""
+    """Replace the directory ``path`` by the directory ``partial``, by renaming; delete the old one."""
     old = path.with_name(path.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
     if path.exists():
@@ -270,7 +287,10 @@ def _metadata(file: Path) -> Settings:
 
 
 def _dtype_name(dtype: np.dtype) -> str:
-    """Return the name of a dtype in Zarr's metadata: numpy's code, or TensorStore's name for other types."""
+    """Return the name of a dtype in Zarr's metadata: NumPy's code such as ``<f4``, or else its name.
+
+    Types that NumPy does not have are named as in TensorStore, such as ``bfloat16``.
+    """
     return dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else dtype.name
 
 
@@ -290,6 +310,6 @@ def _leaf_name(name: str, index: Sequence[int]) -> str:
 
 
 def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """Return a sort key that orders numbers in names by value."""
+    """Return a sort key for natural order: numbers within names compare by value, ``a.2`` < ``a.10``."""
     parts = re.split(r"(\d+)", name)
     return tuple([(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts])

@@ -13,16 +13,17 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def cut(value: object, tilings: Sequence[Tiling], device: int) -> Value:
-    """Return a device's tiles of a global value.
+    """Return the tiles of a global value that a device holds.
 
     Args:
-        value: an array, or a nested tuple or list of arrays; None for tokens. Of a `StoredArray` only the
-            tile is read.
-        tilings: the tilings of its leaves, in order.
+        value: an array, or a nested tuple or list of arrays, with None for tokens. Of a `StoredArray` only
+            the tile is read.
+        tilings: the tilings of the leaves of ``value``, in order.
         device: the device id.
 
     Returns:
-        The tiles, nested like the value. All tiles have one size: the last ones are padded with zeros.
+        The tiles, nested like the value. All tiles of an array have one size: the last ones are padded with
+            zeros.
     """
     return _cut(value, iter(tilings), device)
 
@@ -35,9 +36,9 @@ def _cut(value: Any, tilings: Iterator[Tiling], device: int) -> Value:
 
 
 def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
-    """Return a device's tile of an array.
+    """Return the tile of an array that a device holds, padded with zeros to the size of all tiles.
 
-    If the tiling has partial sums, the devices of the first one get the tile and the others zeros.
+    If the tiling has partial sums, devices with partial sum number 0 get the tile, all others get zeros.
     """
     array: Any = value if isinstance(getattr(value, "shape", None), tuple) else np.asarray(value)
     extents = tiling.local(array.shape)
@@ -52,11 +53,13 @@ def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
 
 
 def joined(tiles: Sequence[object], tilings: Sequence[Tiling], shape: Shape) -> Value:
-    """Return the global value from the tiles of all devices, the inverse of `cut`; add partial sums.
+    """Return the global value, assembled from the tiles of all devices; the inverse of `cut`.
+
+    Partial sums are added, and padding is dropped.
 
     Args:
-        tiles: the value of each device: an array, or a nested tuple of arrays.
-        tilings: the tilings of the leaves.
+        tiles: for each device, in order of id, its tile: an array, or a nested tuple of arrays.
+        tilings: the tilings of the leaves of ``shape``, in order.
         shape: the global shape.
     """
     leaves = zip(*(flat(value) for value in tiles), strict=True)
@@ -67,7 +70,7 @@ def joined(tiles: Sequence[object], tilings: Sequence[Tiling], shape: Shape) -> 
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """Yield the leaves of a nested tuple."""
+    """Yield the leaves of a nested tuple, depth first; a value that is not a tuple is its own only leaf."""
     if isinstance(value, tuple):
         for part in value:  # pyright: ignore[reportUnknownVariableType]
             yield from flat(part)
@@ -76,12 +79,16 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def nested(shape: Shape, leaves: Iterator[Array | None]) -> Value:
-    """Return leaves, in order, as a nested tuple of the structure of a tuple shape."""
+    """Return ``leaves``, in order, as a nested tuple of the structure of ``shape``; one leaf for an array."""
     return tuple([nested(s, leaves) for s in shape.tuple_shapes]) if shape.is_tuple else next(leaves)
 
 
 def _assembled(tiles: Sequence[object], tiling: Tiling, dimensions: Sequence[int]) -> Array | None:
-    """Return an array from the tiles of all devices; add partial sums, drop padding. None for a token."""
+    """Return the global array from the tiles of all devices, in order of id; None for a token.
+
+    Partial sums are added, copies are used once, and padding beyond ``dimensions``, the global dimensions, is
+    dropped.
+    """
     if tiles[0] is None:
         return None
     arrays: list[Array] = [np.asarray(tile) for tile in tiles]

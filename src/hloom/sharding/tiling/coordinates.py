@@ -30,12 +30,14 @@ MOST_LISTED: Final = 64
 
 @dataclass(frozen=True)
 class Coordinate:
-    """The tile index of each device along one dimension.
+    """The tile index of each device along one dimension of an array.
 
     Attributes:
         devices: the number of devices.
-        digits: the digits of a regular coordinate, major first; adjacent digits are merged.
-        listed: the index of each device, for an irregular coordinate; empty for a regular one.
+        digits: for a regular coordinate, the mixed-radix digits of the tile index, major first. The digit
+            (stride, size) of a device is ``device // stride % size``; digits that could be one are merged.
+        listed: for an irregular coordinate, the tile index of each device, by device id; empty for a regular
+            one.
     """
 
     devices: int
@@ -44,7 +46,11 @@ class Coordinate:
 
     @staticmethod
     def along(digits: Iterable[Digit], devices: int) -> Coordinate:
-        """Return the regular coordinate with the given digits, major first."""
+        """Return the coordinate whose tile index is the mixed-radix number with ``digits``, major first.
+
+        A digit (stride, size) is ``device // stride % size``. Digits of size 1 are dropped, and adjacent
+        digits are merged if one digit can express both.
+        """
         merged: list[Digit] = []
         for stride, size in digits:
             if size == 1:
@@ -57,15 +63,16 @@ class Coordinate:
 
     @staticmethod
     def of(indices: Sequence[int]) -> Coordinate:
-        """Return the coordinate with the given tile index of each device.
+        """Return the coordinate with the given tile index of each device, ``indices[device]``.
 
-        It is regular if digits of the device id can express the indices.
+        The indices are stored as mixed-radix digits of the device id if digits can express them, else as a
+        list.
         """
         return _recognized(tuple(indices))
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
-        """The index of each device, by device id."""
+        """The tile index of each device, in order of device id."""
         if self.listed:
             return self.listed
         numbers = np.arange(self.devices)
@@ -76,7 +83,7 @@ class Coordinate:
 
     @property
     def count(self) -> int:
-        """The number of distinct indices."""
+        """The number of tiles along the dimension: the largest tile index plus 1."""
         return max(self.listed) + 1 if self.listed else math.prod(size for _, size in self.digits)
 
     def __getitem__(self, device: int) -> int:
@@ -85,9 +92,10 @@ class Coordinate:
 
 @lru_cache(maxsize=1024)
 def _recognized(indices: tuple[int, ...]) -> Coordinate:
-    """Return the coordinate with the given tile index for each device.
+    """Return the coordinate with the given tile index of each device, as digits of the device id if possible.
 
-    It is regular if the digits of some order of the device count's prime factors give these indices.
+    Tries digits whose sizes are the prime factors of the device count, in the orders that `_radices` returns.
+    If none gives the indices, the coordinate lists them.
     """
     devices = len(indices)
     for sizes in _radices(devices):
@@ -102,9 +110,9 @@ def _recognized(indices: tuple[int, ...]) -> Coordinate:
 
 @lru_cache
 def _radices(devices: int) -> tuple[tuple[int, ...], ...]:
-    """Return the distinct orders of a number's prime factors.
+    """Return the distinct orderings of the prime factors of ``devices``.
 
-    Returns a single order if all factors are equal, or if there are more than 6.
+    If all prime factors are equal, or if there are more than 6, returns the ascending ordering only.
     """
     primes = _primes(devices)
     if len(set(primes)) < 2 or len(primes) > 6:
@@ -129,10 +137,10 @@ Axes: TypeAlias = "tuple[int, ...]"
 
 @lru_cache(maxsize=8192)
 def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple[Axes, ...]] | None:
-    """Factor device ids into axes of prime size such that each coordinate consists of whole axes.
+    """Split device ids into axes of prime size such that each coordinate is a product of whole axes.
 
-    Returns (sizes of the axes, axes of each coordinate), both major axis first. Returns None if a coordinate
-    is irregular, or if digits of two coordinates overlap partially.
+    Returns (sizes of all axes, for each coordinate the numbers of its axes), both major axis first. Returns
+    None if a coordinate is irregular (lists its indices), or if digits of two coordinates overlap partially.
     """
     if not coordinates or any(coordinate.listed for coordinate in coordinates):
         return None
@@ -160,11 +168,13 @@ def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple
 
 
 def coordinate_along(axes: Iterable[int], sizes: Sequence[int]) -> Coordinate:
-    """Return the device coordinate along the given axes.
+    """Return the coordinate of each device along some axes of a device grid.
+
+    It is the row-major index of the device over these axes.
 
     Args:
         axes: the numbers of the axes, major axis first.
-        sizes: the sizes of all axes, major axis first.
+        sizes: the sizes of all axes of the grid, major axis first; device ids are row-major.
     """
     strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
     return Coordinate.along([(strides[k], sizes[k]) for k in axes], math.prod(sizes))
@@ -172,10 +182,10 @@ def coordinate_along(axes: Iterable[int], sizes: Sequence[int]) -> Coordinate:
 
 @lru_cache(maxsize=1024)
 def groups_along(axes: Axes, sizes: tuple[int, ...]) -> DeviceGroups:
-    """Return the device groups along the given axes: the devices of a group differ in these indices only.
+    """Return the device groups for a collective along ``axes`` of a device grid.
 
-    The devices of a group are in row-major order of ``axes``. ``sizes`` are the sizes of all axes, major axis
-    first.
+    The devices of a group differ only in their indices along ``axes`` and are in row-major order of ``axes``.
+    ``sizes`` are the sizes of all axes of the grid, major axis first; device ids are row-major.
     """
     others = [k for k in range(len(sizes)) if k not in axes]
     width, devices = math.prod(sizes[k] for k in axes), math.prod(sizes)
@@ -190,7 +200,10 @@ def group_size(groups: DeviceGroups) -> int:
 
 
 def are_independent(coordinates: Sequence[Coordinate]) -> bool:
-    """Return true if every combination of indices occurs on the same number of devices, at least one."""
+    """Return true if all combinations of tile indices, one index of each coordinate, occur equally often.
+
+    That is, each combination occurs on the same number of devices, at least one.
+    """
     basis = refined(tuple(coordinates))
     if basis is not None:
         used = [k for axes in basis[1] for k in axes]
@@ -203,7 +216,11 @@ def are_independent(coordinates: Sequence[Coordinate]) -> bool:
 
 
 def same_classes(coordinates: Sequence[Coordinate], coordinate: Coordinate) -> bool:
-    """Return true if two devices agree in all of ``coordinates`` exactly if they agree in ``coordinate``."""
+    """Return true if ``coordinates`` together group devices exactly as the single ``coordinate`` does.
+
+    That is, any two devices have equal indices in all of ``coordinates`` if and only if they have equal
+    indices in ``coordinate``.
+    """
     basis = refined((*coordinates, coordinate))
     if basis is not None:
         *others, axes = basis[1]

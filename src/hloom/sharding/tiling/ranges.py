@@ -20,12 +20,13 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class TileOwners:
-    """The tile of a dimension that each device owns, for halos with one range per device.
+    """The devices that own each tile of one dimension, for a halo in which each device has its own range.
 
     Attributes:
-        tiles: the number of tiles.
-        tile_of: the tile index of each device.
-        class_of: the number of the class of each device; devices exchange segments within their class only.
+        tiles: the number of tiles along the dimension.
+        tile_of: the index of the tile that each device owns, by device id.
+        class_of: the number of the exchange class of each device, by device id; devices exchange elements
+            only with devices of the same class.
     """
 
     tiles: int
@@ -33,7 +34,7 @@ class TileOwners:
     class_of: tuple[int, ...]
 
     def by_tile(self) -> dict[tuple[int, int], list[int]]:
-        """Return the devices that own each tile, by (class, tile)."""
+        """Return a mapping from (exchange class, tile index) to the ids of the devices that own the tile."""
         owners: dict[tuple[int, int], list[int]] = {}
         for device, key in enumerate(zip(self.class_of, self.tile_of, strict=True)):
             owners.setdefault(key, []).append(device)
@@ -42,15 +43,17 @@ class TileOwners:
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """The ranges of a sharded dimension that devices need, all of one length, in elements.
+    """The index ranges of a sharded dimension that devices need; they may span several tiles.
 
     Attributes:
         extent: the extent of the dimension in the global array.
-        starts: the first index of each range, which may be out of bounds; one range per tile or per device.
-        length: the length of every range.
-        needed: the length of the prefix of each range that is used.
-        owners: the owners of the tiles, for one range per device; None for one range per tile.
-        wraps: indices are taken modulo the extent.
+        starts: the first global index of each range, which may be out of bounds. There is one range per tile,
+            which all owners of the tile need, or one per device if ``owners`` is set.
+        length: the number of indices in every range.
+        needed: for each range, the number of indices from its start that are used; the others are not
+            fetched.
+        owners: the owners of the tiles, if there is one range per device; None if there is one per tile.
+        wraps: True if indices are taken modulo the extent, as for a rotation.
     """
 
     extent: int
@@ -62,20 +65,22 @@ class Halo:
 
     @property
     def local(self) -> int:
-        """The extent of a tile."""
+        """The extent of a tile along the dimension, rounded up."""
         return -(-self.extent // (self.owners.tiles if self.owners is not None else len(self.starts)))
 
     def rounds(self) -> tuple[ExchangeRound, ...]:
-        """Return the rounds that deliver all segments.
+        """Return the rounds of communication that deliver the segments of all ranges.
 
-        The first one may hold segments without communication.
+        Each round is one collective-permute, except that the first one may hold the segments that devices
+        already own.
         """
         return _rounds(self)
 
     def segments(self) -> Iterator[tuple[int, HaloSegment]]:
-        """Yield (range number, segment) for all ranges.
+        """Yield (range number, segment) for the part of each range within each tile.
 
-        Of several devices that own a tile, the one with the fewest elements sent so far becomes the sender.
+        If several devices own a tile, the receiver itself if it owns it, else the one with the fewest
+        elements sent so far, is the source of the segment.
         """
         owners = self.owners.by_tile() if self.owners is not None else {}
         load: dict[int, int] = {}
@@ -89,7 +94,10 @@ class Halo:
             yield p, HaloSegment(source, q, low, high, at)
 
     def _intersections(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield (range, tile, low, high, offset in the range) for each intersection of a range and a tile."""
+        """Yield the non-empty intersections of ranges and tiles.
+
+        Each is (range number, tile index, first and end index in the global dimension, offset in the range).
+        """
         for p, (start, needed) in enumerate(zip(self.starts, self.needed, strict=True)):
             first, end = start, start + needed
             if not self.wraps:
@@ -114,17 +122,18 @@ _MOST_ROUNDS: Final = 8
 
 
 def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequence[Coordinate]) -> Halo | None:
-    """Convert a halo with one range per tile to one with one range per device.
+    """Convert a halo with one range per tile to a halo with one range per device.
 
-    Devices fetch these ranges from the tiles of the current tiling, which need not be that of the ranges.
-    Returns None for too many devices or rounds, or if a class of devices does not own all tiles.
+    Devices then fetch their ranges directly from the tiles of the current tiling, which may have another
+    number of tiles than there are ranges. Returns None if there are too many devices or rounds of
+    communication, or if the devices that may exchange elements do not own all tiles together.
 
     Args:
-        halo: a halo with one range per tile.
+        halo: a halo with one range per tile of the new tiling.
         have: the current tiling of the array.
         d: the dimension.
-        need: the range number of each device.
-        fixed: coordinates in which the devices of a group must agree.
+        need: the number of the range that each device needs.
+        fixed: coordinates (tile indices by device) in which devices must agree to exchange elements.
     """
     if have.devices > MOST_DEVICES:
         return None
@@ -143,9 +152,10 @@ def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequenc
 
 @lru_cache(maxsize=1024)
 def _rounds(halo: Halo) -> tuple[ExchangeRound, ...]:
-    """Assign the segments of a halo to rounds.
+    """Assign the segments of a halo to rounds: a device sends and receives at most one segment per round.
 
-    The longest segments come first; each goes to the first round in which its sender and receiver are idle.
+    Segments are taken in order of descending length; each goes to the first round in which its sender and its
+    receiver are free. Segments that the receiver owns form a first round without communication.
     """
     local: dict[int, HaloSegment] = {}
     sent: list[dict[int, HaloSegment]] = []
@@ -171,13 +181,13 @@ def _rounds(halo: Halo) -> tuple[ExchangeRound, ...]:
 
 @dataclass(frozen=True, slots=True)
 class HaloSegment:
-    """The part of a range within one tile, in elements.
+    """The part of a halo range that lies within one tile.
 
     Attributes:
-        source: the sender: the tile, or a device if there is one range per device.
-        tile: the tile index.
-        low, high: the bounds of the segment in the global dimension.
-        at: the offset of the segment in the range.
+        source: the sender: a tile index if the halo has one range per tile, else a device id.
+        tile: the index of the tile.
+        low, high: the first index of the segment and its exclusive end, in the global dimension.
+        at: the offset of the segment from the start of the range.
     """
 
     source: int
@@ -193,29 +203,30 @@ class HaloSegment:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRound:
-    """One round of a halo exchange: the segments that one permutation delivers, or that need no permutation.
+    """One round of a halo exchange: segments that one collective-permute delivers, or that are local already.
 
     Attributes:
-        segments: the segment of each receiver, by tile or by device.
+        segments: the segment that each receiver gets; the key is the receiver, a tile index if the halo has
+            one range per tile, else a device id.
     """
 
     segments: Mapping[int, HaloSegment]
 
     @property
     def is_sent(self) -> bool:
-        """True if any segment comes from another device."""
+        """True if any segment comes from another device, so that the round needs a collective-permute."""
         return any(p != segment.source for p, segment in self.segments.items())
 
     @property
     def length(self) -> int:
-        """The length of the longest segment; shorter ones are extended to it."""
+        """The length of the longest segment; all devices send slices of this length in the round."""
         return max(segment.length for segment in self.segments.values())
 
     def first(self, segment: HaloSegment, local: int) -> int:
-        """Return the index within a tile of the first element that the round sends for a segment.
+        """Return the offset, in the sender's tile, of the slice that is sent for ``segment``.
 
-        All devices send ranges of the same length; that of a shorter segment is longer than the segment, and
-        begins before it where it would pass the end of the tile, whose extent is ``local``.
+        All slices of a round have the length of the longest segment. The slice starts with the segment, or
+        earlier if it would pass the end of the tile, whose extent is ``local``.
         """
         return min(segment.low - segment.tile * local, local - self.length)
 
@@ -225,9 +236,9 @@ class PaddedHalo:
     """Ranges of a dilated and padded dimension: the elements to fetch, and the padding to apply to them.
 
     Attributes:
-        halo: the elements to fetch.
-        low, high: the padding at both ends after dilation; negative to crop.
-        skips: for each tile, the number of leading elements of the padded range to drop.
+        halo: the ranges of elements to fetch, before dilation.
+        low, high: the padding at both ends of the fetched and dilated elements; negative to crop.
+        skips: for each range, the number of leading elements to drop after padding.
     """
 
     halo: Halo
@@ -239,17 +250,18 @@ class PaddedHalo:
     def of(
         extent: int, dilation: int, starts: tuple[int, ...], length: int, needed: Sequence[int]
     ) -> PaddedHalo | None:
-        """Return the elements and the padding for ranges of a dilated dimension, one range per tile.
+        """Convert ranges of a dilated dimension, one per tile, to ranges of its elements and padding.
 
-        Returns None if a range lies between two elements. If ranges start at different phases of the
-        dilation, all get the largest padding, and some skip elements.
+        Returns None if a range lies between two elements and so contains none. The padding is the same for
+        all ranges: if they start at different offsets from the next element, all get the largest padding, and
+        some drop leading elements (``skips``).
 
         Args:
             extent: the extent before dilation.
-            dilation: the distance of elements after dilation.
-            starts: the first index of each range, after dilation.
+            dilation: the distance between adjacent elements after dilation; 1 for no dilation.
+            starts: the first index of each range, after dilation; may be out of bounds.
             length: the length of every range, after dilation.
-            needed: the length of the prefix of each range that is used.
+            needed: for each range, the number of indices from its start that are used.
         """
         lows = [-start % dilation for start in starts]
         if max(lows) >= length:
@@ -264,11 +276,15 @@ class PaddedHalo:
 
 
 def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
-    """Return the number of indices in each tile of a dimension, padding excluded; 0 for a tile of padding."""
+    """Return the number of indices in each tile of a dimension, without padding.
+
+    It is 0 for a tile that is all padding. ``extent`` is the extent of the dimension, ``tiles`` the number of
+    tiles.
+    """
     local = -(-extent // tiles)
     return tuple(min(max(extent - p * local, 0), local) for p in range(tiles))
 
 
 def elements_per_index(dimensions: tuple[int, ...], d: int) -> int:
-    """Return the number of elements at one index of dimension ``d``: the product of the other extents."""
+    """Return the number of array elements at one index of dimension ``d``: the product of other extents."""
     return math.prod(n for e, n in enumerate(dimensions) if e != d)

@@ -23,10 +23,11 @@ class Tiling:
 
     Attributes:
         tiles: the number of tiles along each dimension.
-        coordinates: the tile index of each device along each dimension.
+        coordinates: for each dimension, the tile index of each device along it.
         devices: the number of devices.
-        unreduced: the index of the partial sum on each device, for an unreduced array; the sum over all
-            indices is the tile, and devices with equal indices hold copies. None for a reduced array.
+        unreduced: None if devices hold tiles. For an unreduced array, whose tiles are sums over devices, the
+            number of the partial sum on each device: a tile is the sum over all numbers, and devices with
+            equal numbers hold copies.
     """
 
     tiles: tuple[int, ...]
@@ -36,12 +37,15 @@ class Tiling:
 
     @staticmethod
     def replicated(rank: int, devices: int) -> Tiling:
-        """Return the tiling with one tile, on every device."""
+        """Return the tiling of an array of the given rank of which every device has a full copy."""
         return Tiling((1,) * rank, (Coordinate(devices),) * rank, devices)
 
     @staticmethod
     def product(tilings: Sequence[Tiling]) -> Tiling:
-        """Combine tilings of rank 1, at least one, into the tiling with one dimension for each of them."""
+        """Return the tiling whose dimension n is sharded like ``tilings[n]``, each of rank 1.
+
+        ``tilings`` must not be empty.
+        """
         tiles = tuple(tiling.tiles[0] for tiling in tilings)
         return Tiling(tiles, tuple(tiling.coordinates[0] for tiling in tilings), tilings[0].devices)
 
@@ -49,9 +53,13 @@ class Tiling:
     def from_tile_indices(
         tiles: Sequence[int], tile_indices: Sequence[Sequence[int]], unreduced: Sequence[int] = ()
     ) -> Tiling:
-        """Return the tiling with the given tile index of each device.
+        """Return the tiling in which each device has the tile with the given index.
 
-        ``unreduced`` are the indices of partial sums, by device; empty or all zero for a reduced array.
+        Args:
+            tiles: the number of tiles along each dimension.
+            tile_indices: for each device, the index of its tile along each dimension.
+            unreduced: the number of the partial sum on each device; empty or all 0 for an array without
+                partial sums.
         """
         coordinates = [Coordinate.of([index[d] for index in tile_indices]) for d in range(len(tiles))]
         sums = Coordinate.of(unreduced) if any(unreduced) else None
@@ -59,29 +67,32 @@ class Tiling:
 
     @cached_property
     def is_replicated(self) -> bool:
-        """True if every device holds the full array."""
+        """True if every device holds the full array, and not a partial sum of it."""
         return self.unreduced is None and all(count == 1 for count in self.tiles)
 
     @property
     def is_even(self) -> bool:
-        """True if every tile is on the same number of devices."""
+        """True if every tile is on the same number of devices, at least one."""
         return are_independent(self.coordinates)
 
     @cached_property
     def tile_indices(self) -> tuple[tuple[int, ...], ...]:
-        """The multidimensional tile index of each device."""
+        """For each device, in order of id, the index of its tile along each dimension."""
         if not self.coordinates:
             return ((),) * self.devices
         return tuple(zip(*(coordinate.indices for coordinate in self.coordinates), strict=True))
 
     def local(self, dimensions: Sequence[int]) -> tuple[int, ...]:
-        """Return the dimensions of a tile, rounded up; the last tiles are padded to this size."""
+        """Return the dimensions of a tile of an array with the given global dimensions, rounded up.
+
+        All tiles have this size; the last ones are padded.
+        """
         return tuple(-(-n // t) for t, n in zip(self.tiles, dimensions, strict=True))
 
     def select(self, sources: Sequence[int | None]) -> Tiling:
         """Return the tiling whose dimension n is sharded like dimension ``sources[n]`` of this tiling.
 
-        A source of None is replicated. Partial sums are dropped.
+        A dimension whose source is None is replicated. The result has no partial sums.
         """
         tiles = tuple(1 if s is None else self.tiles[s] for s in sources)
         coordinates = tuple(Coordinate(self.devices) if s is None else self.coordinates[s] for s in sources)
@@ -92,28 +103,35 @@ class Tiling:
         return self.select([None if d in dimensions else d for d in range(len(self.tiles))])
 
     def replaced(self, d: int, along: Tiling) -> Tiling:
-        """Return this tiling with dimension ``d`` sharded by a tiling of rank 1, and without partial sums."""
+        """Return this tiling with dimension ``d`` sharded like ``along``, and without partial sums.
+
+        ``along`` is a tiling of rank 1.
+        """
         tiles = (*self.tiles[:d], *along.tiles, *self.tiles[d + 1 :])
         coordinates = (*self.coordinates[:d], *along.coordinates, *self.coordinates[d + 1 :])
         return Tiling(tiles, coordinates, self.devices)
 
     def is_sharded(self, dimension: int) -> bool:
-        """Return true if a dimension has more than one tile."""
+        """Return true if ``dimension`` is divided into more than one tile."""
         return self.tiles[dimension] > 1
 
     def is_sharded_like(self, dimension: int, other: Tiling, other_dimension: int) -> bool:
-        """Return true if a dimension has the same tile on each device as a dimension of another tiling."""
+        """Return true if a dimension has the same tile index on each device as a dimension of ``other``.
+
+        The numbers of tiles must be equal, too.
+        """
         return (
             self.tiles[dimension] == other.tiles[other_dimension]
             and self.coordinates[dimension] == other.coordinates[other_dimension]
         )
 
     def groups(self, dimensions: Sequence[int], fixed: Sequence[Coordinate]) -> DeviceGroups:
-        """Return device groups for collectives along some dimensions.
+        """Return the device groups for a collective that gathers or exchanges tiles along ``dimensions``.
 
-        Each group holds all tiles along these dimensions, in row-major order. Its devices agree in the tile
-        indices of the other dimensions and in the ``fixed`` coordinates. Raises HloError by the rule
-        ``sharding.uneven-replicas`` if tiles have different numbers of copies.
+        A group has one device for each tile along ``dimensions``, in row-major order of the tile indices. Its
+        devices have equal tile indices in the other dimensions, and equal indices in each of the ``fixed``
+        coordinates. Raises HloError by the rule ``sharding.uneven-replicas`` if tiles have different numbers
+        of copies.
         """
         moved = [self.coordinates[d] for d in dimensions]
         others = [coordinate for d, coordinate in enumerate(self.coordinates) if d not in dimensions]
@@ -150,7 +168,11 @@ class Tiling:
         return Tiling(self.tiles, self.coordinates, self.devices)
 
     def reduction_groups(self, fixed: Sequence[Coordinate]) -> DeviceGroups:
-        """Return device groups, each of which holds all partial sums of one tile; see `groups`."""
+        """Return the device groups for an all-reduce of an unreduced array.
+
+        A group holds all partial sums of one tile. Its devices have equal indices in each of the ``fixed``
+        coordinates; see `groups`.
+        """
         assert self.unreduced is not None
         stacked = Tiling(
             (*self.tiles, self.unreduced.count), (*self.coordinates, self.unreduced), self.devices
@@ -161,9 +183,9 @@ class Tiling:
 
     @staticmethod
     def of(sharding: Sharding | None, rank: int, devices: int) -> Tiling:
-        """Convert the sharding of an array of the given rank to a tiling over ``devices`` devices.
+        """Convert HLO's sharding of an array of the given rank to a tiling over ``devices`` devices.
 
-        Shardings that do not tile the array, or tile it over a subset of the devices, become replicated.
+        A sharding that does not tile the array, or tiles it over a subset of the devices, becomes replicated.
         Raises HloError by the rule ``sharding.device`` for a device id out of range, and by
         ``sharding.reduction-sum`` for an unreduced array whose reduction is not addition.
         """
@@ -193,9 +215,10 @@ class Tiling:
     def of_named(
         named: NamedSharding, rank: int, devices: int, only: Collection[str] | None = None
     ) -> Tiling:
-        """Convert a sharding over mesh axes; see `of`.
+        """Convert a sharding over mesh axes to a tiling of an array of the given rank.
 
-        ``only`` are the names of the axes to convert; the others count as replicated. None converts all axes.
+        ``only`` restricts the conversion to the axes with these names: dimensions count as replicated along
+        all other axes. None converts all axes. For the errors see `of`.
         """
         mesh = named.mesh
         _require_sum(named.reduction)
@@ -216,7 +239,7 @@ class Tiling:
         return Tiling(tiles, coordinates, devices, unreduced if unreduced.count > 1 else None)
 
     def to_sharding(self) -> Sharding:
-        """Convert to a sharding in HLO's notation by tile assignment."""
+        """Return this tiling as a sharding in HLO's notation, such as ``{devices=[2,1,4]<=[8] ...}``."""
         if self.is_replicated:
             return Sharding.replicated()
         parts = self.unreduced.count if self.unreduced is not None else 1
@@ -227,7 +250,10 @@ class Tiling:
         return Sharding.tiled(TileAssignment(dimensions, self._order()), tuple(kind for _, kind in last))
 
     def _order(self) -> IotaTiles | tuple[int, ...]:
-        """Return the device ids in the order of tile index, then of partial-sum index."""
+        """Return all device ids ordered by row-major tile index, then by the number of the partial sum.
+
+        This is the device order of HLO's tile assignment: in iota form if possible, else a list.
+        """
         coordinates = (*self.coordinates, *((self.unreduced,) if self.unreduced is not None else ()))
         basis = refined(coordinates)
         if basis is not None:
@@ -241,14 +267,17 @@ class Tiling:
 
 
 def _require_sum(reduction: str) -> None:
-    """Raise HloError by the rule ``sharding.reduction-sum`` unless a reduction is addition."""
+    """Raise HloError by the rule ``sharding.reduction-sum`` unless ``reduction`` is "SUM".
+
+    ``reduction`` is the kind of reduction of an unreduced value.
+    """
     if reduction != "SUM":
         message = f"a value is unreduced by {reduction.lower()}; the partitioner supports unreduced sums only"
         raise HloError(message, rule="sharding.reduction-sum")
 
 
 def _unknown_device(device: int, devices: int) -> HloError:
-    """Return the error for a device id out of range."""
+    """Return the HloError for a sharding that names ``device`` in a program for ``devices`` devices."""
     message = (
         f"a sharding names device {device}, the program runs on {devices}; state the number "
         "of devices: num_partitions in the header or of hloom.compile, or --mesh x=N"
@@ -257,9 +286,9 @@ def _unknown_device(device: int, devices: int) -> HloError:
 
 
 def coordinate_in_mesh(mesh: Mesh, axes: Sequence[AxisRef], devices: int) -> Coordinate:
-    """Return the device coordinate along axes of a mesh, major axis first.
+    """Return the row-major index of each device along some axes or sub-axes of a mesh, major axis first.
 
-    Device ids that the mesh does not contain get the index 0.
+    Of the ``devices`` device ids, those that the mesh does not contain get the index 0.
     """
     digits: list[tuple[int, int]] = []
     for reference in axes:
@@ -275,7 +304,11 @@ def coordinate_in_mesh(mesh: Mesh, axes: Sequence[AxisRef], devices: int) -> Coo
 
 
 def manual_coordinates(sharding: Sharding) -> tuple[Coordinate, ...]:
-    """Return the device coordinates along the manual axes or manual subgroups of a sharding."""
+    """Return coordinates, by device, along the manual axes or manual subgroups of a sharding.
+
+    There is one coordinate for all manual axes of a named sharding together, else one for each manual
+    subgroup. Returns an empty tuple if nothing is manual.
+    """
     if sharding.named is not None and sharding.named.manual_axes:
         mesh = sharding.named.mesh
         return (coordinate_in_mesh(mesh, sharding.named.manual_axes, len(mesh.numbers)),)
@@ -291,7 +324,10 @@ def manual_coordinates(sharding: Sharding) -> tuple[Coordinate, ...]:
 
 @lru_cache(maxsize=4096)
 def _coordinates(tiles: TileAssignment) -> tuple[Coordinate, ...]:
-    """Return the device coordinate along each dimension of a tile assignment."""
+    """Return the tile index of each device along each dimension of HLO's tile assignment.
+
+    Dimensions for subgroups (replicated, manual, unreduced) are included.
+    """
     devices, dimensions = tiles.tile_count, tiles.dimensions
     split = tiles.factors()
     if split is not None:
