@@ -22,10 +22,10 @@ from hloom.sharding.tiling.coordinates import DeviceGroups, group_size
 
 
 class CollectiveWriter:
-    """Writes collectives, each on a channel of its own.
+    """Emits collectives, each with a channel id of its own, and records their causes.
 
     Attributes:
-        causes: the cause of each collective that was written in a ``with`` statement of `because`.
+        causes: the cause of each collective that was emitted in a ``with`` statement of `because`.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -36,7 +36,7 @@ class CollectiveWriter:
 
     @contextmanager
     def because(self, cause: Cause) -> Generator[None]:
-        """Record a cause for each collective that is written inside the ``with`` statement."""
+        """Record ``cause`` for each collective that is emitted inside the ``with`` statement."""
         outer, self._cause = self._cause, cause
         try:
             yield
@@ -48,12 +48,15 @@ class CollectiveWriter:
         return next(self._channels)
 
     def permute(self, value: HloInstruction, pairs: Sequence[tuple[int, int]]) -> HloInstruction:
-        """Send values along pairs (source, target); devices that are no target get zeros."""
+        """Emit a collective-permute of ``value`` along (source, target) pairs.
+
+        Devices that are no target get zeros.
+        """
         operation = CollectivePermute(channel_id=self.channel(), source_target_pairs=tuple(pairs))
         return self._add(operation, value, value.shape.dimensions)
 
     def all_reduce(self, value: HloInstruction, combiner: Operation, groups: DeviceGroups) -> HloInstruction:
-        """Combine the values of each group; every device of the group gets the result."""
+        """Emit an all-reduce of the ``value`` of each device by ``combiner`` in each group of devices."""
         operation = AllReduce(
             replica_groups=groups,
             channel_id=self.channel(),
@@ -66,7 +69,10 @@ class CollectiveWriter:
     def reduce_scatter(
         self, value: HloInstruction, combiner: Operation, d: int, groups: DeviceGroups
     ) -> HloInstruction:
-        """Combine the values of each group, and scatter the result along dimension ``d``."""
+        """Emit a reduce-scatter of the ``value`` of each device by ``combiner`` in each group of devices.
+
+        ``d`` is the scattered dimension.
+        """
         operation = ReduceScatter(
             replica_groups=groups,
             channel_id=self.channel(),
@@ -80,7 +86,7 @@ class CollectiveWriter:
         return self._add(operation, value, dimensions, [computation])
 
     def all_gather(self, value: HloInstruction, d: int, groups: DeviceGroups) -> HloInstruction:
-        """Concatenate the values of each group along dimension ``d``."""
+        """Emit an all-gather that concatenates the values of each group along dimension ``d``."""
         operation = AllGather(
             all_gather_dimensions=(d,),
             replica_groups=groups,
@@ -93,7 +99,10 @@ class CollectiveWriter:
         return self._add(operation, value, dimensions)
 
     def all_to_all(self, value: HloInstruction, d: int, groups: DeviceGroups) -> HloInstruction:
-        """Send index n of dimension ``d`` to device n of the group; the extent of ``d`` is the group size."""
+        """Emit an all-to-all that sends index n of dimension ``d`` to device n of the group.
+
+        The extent of the dimension is the group size; the received parts are stacked along it.
+        """
         operation = AllToAll(
             channel_id=self.channel(),
             replica_groups=groups,
@@ -103,12 +112,12 @@ class CollectiveWriter:
         return self._add(operation, value, value.shape.dimensions)
 
     def broadcast(self, value: HloInstruction, groups: DeviceGroups) -> HloInstruction:
-        """Send the value of the first device of each group to the others."""
+        """Emit a collective-broadcast of the value of the first device of each group to the others."""
         operation = CollectiveBroadcast(replica_groups=groups, channel_id=self.channel())
         return self._add(operation, value, value.shape.dimensions)
 
     def broadcast_from(self, value: HloInstruction, source: int, devices: int) -> HloInstruction:
-        """Send the value of one device to all."""
+        """Emit a collective-broadcast of the value of device ``source`` to all ``devices`` devices."""
         group = (source, *(n for n in range(devices) if n != source))
         return self.broadcast(value, DeviceList((group,)))
 

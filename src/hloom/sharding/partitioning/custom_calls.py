@@ -47,11 +47,11 @@ _REPLICATED: Final = re.compile(r"(?:need_replication|permutation)=\{([^{}]*)\}"
 
 @dataclass(frozen=True, slots=True)
 class LocalProgram:
-    """The program that each device runs in place of a call.
+    """The program that each device runs in place of a custom call.
 
     Attributes:
-        module: the program, whose parameters and result are tiles.
-        operands, results: the tilings of the operands and results.
+        module: the program, whose parameters and results are tiles.
+        operands, results: the tilings that the operands must have, and those that the results have.
     """
 
     module: HloModule
@@ -61,17 +61,22 @@ class LocalProgram:
 
 @dataclass(frozen=True, slots=True)
 class RuleFactor:
-    """A factor of a sharding rule, and the dimension of each result that it indexes, by result number."""
+    """A factor (index) of a custom call, as its sharding rule states it.
+
+    Attributes:
+        factor: its size, and the dimension of each operand that it indexes.
+        results: the dimension of each result that it indexes, by result number.
+    """
 
     factor: Factor
     results: Mapping[int, int]
 
 
 def rule_of(call: HloInstruction) -> list[RuleFactor]:
-    """Return the shardable factors of a call's sharding rule: those that are major in all their dimensions.
+    """Return the factors of a custom call's sharding rule that can be sharded.
 
-    Returns an empty list for a call without rule. Raises HloError by the rule ``sharding.rule`` for a
-    malformed one.
+    These are the factors that are major in all their dimensions and need no replication. Returns an empty
+    list for a call without rule. Raises HloError by the rule ``sharding.rule`` for a malformed one.
     """
     text = (call.frontend_attributes or {}).get("xla.sdy.sharding_rule")
     if text is None:
@@ -106,7 +111,11 @@ def rule_of(call: HloInstruction) -> list[RuleFactor]:
 
 
 def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]:
-    """Return a factor for each batch dimension of a call; none unless its target is `BATCH_PARTITIONABLE`."""
+    """Return a factor for each leading batch dimension that all operands of a custom call have in common.
+
+    ``shapes`` are the global shapes of the operands. Returns an empty list unless the call's target is in
+    `BATCH_PARTITIONABLE`.
+    """
     operation = cast("CustomCall", call.operation)
     if operation.custom_call_target not in BATCH_PARTITIONABLE:
         return []
@@ -120,7 +129,10 @@ def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]
 
 
 def with_local_operands(call: HloInstruction) -> CustomCall:
-    """Return the operation of a call, its operand layouts adapted to the current operand shapes."""
+    """Return the operation of a custom call, its operand layouts adapted to the shapes of the tiles.
+
+    The tiles are the current operands of ``call``.
+    """
     operation = cast("CustomCall", call.operation)
     constraints = operation.operand_layout_constraints
     if constraints is None:
@@ -133,9 +145,10 @@ def with_local_operands(call: HloInstruction) -> CustomCall:
 
 
 def adopt(module: HloModule, program: HloModule, channel: Callable[[], int]) -> None:
-    """Move the computations that a program's entry calls into a module, with unique names and channel ids.
+    """Move the computations that the entry of ``program`` calls to ``module``.
 
-    Names and channels in the entry become unique too. ``channel`` returns an unused channel id.
+    They get unique names and channel ids. The same holds for instructions in the entry, so that it can be
+    inlined. ``channel`` returns an unused channel id.
     """
     CallInliner().run(program)
     FlattenCallGraph().run(program)

@@ -20,7 +20,10 @@ from hloom.sharding.tiling.coordinates import MOST_LISTED, Coordinate
 
 
 def device_constant(inserter: Inserter, table: Sequence[int]) -> HloInstruction:
-    """Write a lookup of the device id in a table of integers; return its s32 scalar."""
+    """Emit a lookup of the device id in a constant table; return the s32 scalar.
+
+    ``table`` has an integer for each device; if all are equal, the scalar is a constant.
+    """
     if len(set(table)) == 1:
         return inserter.scalar(table[0], S32)
     numbers = np.asarray(table, np.int32)
@@ -32,9 +35,9 @@ def device_constant(inserter: Inserter, table: Sequence[int]) -> HloInstruction:
 
 
 def device_coordinate(inserter: Inserter, coordinate: Coordinate, factor: int = 1) -> HloInstruction:
-    """Return the s32 tile index of the device, times a factor.
+    """Emit the device's index along ``coordinate``, times ``factor``; return the s32 scalar.
 
-    For many devices arithmetic on the device id replaces a table.
+    For many devices arithmetic on the device id replaces a constant table.
     """
     if coordinate.devices <= MOST_LISTED or coordinate.listed:
         return device_constant(inserter, [index * factor for index in coordinate.indices])

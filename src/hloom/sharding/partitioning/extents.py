@@ -44,7 +44,7 @@ def resized(value: HloInstruction, d: int, extent: int) -> HloInstruction:
 
 
 def cropped(value: HloInstruction, d: int, low: int, high: int) -> HloInstruction:
-    """Slice the range [low, high) of dimension ``d``."""
+    """Emit a slice of the range [low, high) of dimension ``d``; return ``value`` for the full range."""
     dimensions = value.shape.dimensions
     if (low, high) == (0, dimensions[d]):
         return value
@@ -80,7 +80,11 @@ def masked(
 
 
 def on_first_device(value: HloInstruction, number: Coordinate, identity: float = 0) -> HloInstruction:
-    """Return a tile on the devices whose coordinate is 0, and a combiner's identity on all other devices."""
+    """Emit a select of ``value`` where ``number`` is 0, and of ``identity`` on all other devices.
+
+    ``number`` has an index for each device, such as the number of its partial sum; ``identity`` is that of
+    the combiner that later combines the devices' values.
+    """
     inserter = Inserter(value)
     is_first = inserter.compare(device_coordinate(inserter, number), "EQ", inserter.scalar(0, S32))
     mask = inserter.broadcast(is_first, value.shape.dimensions)

@@ -30,16 +30,18 @@ def exchange_halo(
     collectives: CollectiveWriter,
     fixed: Sequence[Coordinate],
 ) -> HloInstruction:
-    """Exchange a halo; return the range of dimension ``d`` that each device needs.
+    """Emit a halo exchange; return the range of dimension ``d`` that each device needs.
+
+    Collective-permutes deliver the segments of the range, selects merge them.
 
     Args:
-        value: the tile.
+        value: the device's tile.
         d: the dimension.
         tiling: the tiling of the array.
-        ranges: the halo.
+        ranges: the range that each tile or device needs.
         fill: the scalar for elements out of bounds.
-        collectives: the writer of the permutations.
-        fixed: coordinates in which the devices of a group must agree.
+        collectives: the writer of the permutes.
+        fixed: coordinates (tile indices by device) in which devices must agree to exchange elements.
     """
     inserter = Inserter(value)
     width, local = ranges.length, ranges.local
@@ -65,9 +67,9 @@ def exchange_halo(
 
 
 def _sent_part(value: HloInstruction, d: int, length: int, firsts: Sequence[int | None]) -> HloInstruction:
-    """Slice ``length`` indices of dimension ``d`` of each tile, to be sent.
+    """Emit a slice of ``length`` indices of dimension ``d`` of the device's tile, to be sent.
 
-    ``firsts`` are the starts by device, None for a device that sends nothing.
+    ``firsts`` has the start of the slice for each device, None for a device that sends nothing.
     """
     distinct = {first for first in firsts if first is not None}
     if len(distinct) == 1:
@@ -77,7 +79,10 @@ def _sent_part(value: HloInstruction, d: int, length: int, firsts: Sequence[int 
 
 
 def _sliced(value: HloInstruction, d: int, length: int, firsts: Sequence[int]) -> HloInstruction:
-    """Slice ``length`` indices of dimension ``d``; ``firsts`` are the starts by device."""
+    """Emit a dynamic-slice of ``length`` indices of dimension ``d``, from the start that each device has.
+
+    ``firsts`` has the start for each device.
+    """
     inserter = Inserter(value)
     shape = with_extent(value.shape, d, length)
     starts = [inserter.scalar(0, S32)] * shape.rank
@@ -86,7 +91,7 @@ def _sliced(value: HloInstruction, d: int, length: int, firsts: Sequence[int]) -
 
 
 def _bounds(segment: HaloSegment | None) -> tuple[int, int]:
-    """Return the bounds of a segment within its range; an empty range for None."""
+    """Return the start and the exclusive end of a segment within its halo range; (0, 0) for None."""
     return (0, 0) if segment is None else (segment.at, segment.at + segment.length)
 
 
@@ -97,7 +102,10 @@ def _merged(
     index: HloInstruction,
     bounds: Sequence[tuple[int, int]],
 ) -> HloInstruction:
-    """Select ``part`` within the bounds of each device, and ``result`` elsewhere; ``index`` is an iota."""
+    """Emit a select of ``part`` within each device's bounds along a dimension, and of ``result`` elsewhere.
+
+    ``index`` is the iota along that dimension, ``bounds`` has (start, exclusive end) for each device.
+    """
     dimensions = result.shape.dimensions
     d = cast("Iota", index.operation).iota_dimension
     if all(each == (0, dimensions[d]) for each in bounds):

@@ -45,16 +45,17 @@ Skipped: TypeAlias = "tuple[int, Tiling, Sequence[int]]"
 
 @dataclass(frozen=True, slots=True)
 class LocalOperation:
-    """An instruction that is about to be rewritten to compute a tile of its result.
+    """An instruction to be rewritten such that it computes a tile of its result.
 
     Attributes:
         i: the instruction, whose operands are tiles already.
         shapes, result: the global shapes of the operands and of the result.
         tilings: the tilings of the operands; None for operands that are not arrays.
         tiling: the tiling of the result.
-        sharded: the sharded factors.
+        sharded: the sharded factors (indices of the operation, such as a batch dimension), with their tilings
+            of rank 1.
         collectives: the writer of halo exchanges.
-        fixed: coordinates in which the devices of a group must agree.
+        fixed: coordinates (tile indices by device) in which all devices of a collective group must agree.
     """
 
     i: HloInstruction
@@ -76,13 +77,14 @@ class LocalOperation:
         return Shape(self.result.element_type, self.tiling.local(self.result.dimensions))
 
     def of_kind(self, kind: str) -> list[ShardedFactor]:
-        """Return the sharded factors whose ``Factor.kind`` is ``kind``, with their tilings."""
+        """Return the sharded factors whose ``Factor.kind`` is ``kind``, with their tilings of rank 1."""
         return [(factor, tiling) for factor, tiling in self.sharded if factor.kind == kind]
 
     def fetch(self, factor: Factor, tiling: Tiling, fill: Callable[[int], HloInstruction]) -> list[Fetch]:
-        """Extend the operands' tiles, along the dimensions that a sharded factor indexes, by their halos.
+        """Emit halo exchanges for the operands that ``factor`` indexes, and make their results the operands.
 
-        Returns the halos. ``fill`` maps an operand number to the scalar for elements out of bounds.
+        Returns the halos that were fetched. ``tiling`` is the tiling of the factor, of rank 1; ``fill``
+        returns the scalar for out-of-bounds elements of the operand with a given number.
         """
         fetched = fetches(self.i, self.shapes, self.result, factor, tiling) or []
         for fetch in fetched:
@@ -97,10 +99,10 @@ class LocalOperation:
         return fetched
 
     def compute(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
-        """Apply an operation to the local operands; return the tile.
+        """Make the instruction apply ``operation`` to its local operands; return the tile of the result.
 
-        If ``skipped`` states leading elements to drop, the operation computes a larger tile, from which each
-        device slices its own.
+        ``skipped`` states for dimensions of the result how many leading elements each tile has to drop. If
+        any, the operation computes a larger tile, from which each device then slices its own.
         """
         self.i.operation = operation
         skips_of = {d: (tiling, skips) for d, tiling, skips in skipped if any(skips)}
@@ -120,20 +122,20 @@ class LocalOperation:
         return inserter.op(DynamicSlice(dynamic_slice_sizes=tile.dimensions), extended, *starts, shape=tile)
 
     def zero(self, number: int) -> HloInstruction:
-        """Return a zero of the element type of an operand."""
+        """Emit a scalar zero of the element type of operand ``number``."""
         return self.inserter.scalar(0, self.shapes[number].element_type)
 
     def first(self, tiling: Tiling, extent: int) -> HloInstruction:
-        """Return the s32 global index at which the device's tile of a dimension starts.
+        """Emit the global index, in s32, at which the device's tile of a dimension starts; return the scalar.
 
-        ``tiling``, of rank 1, and ``extent`` are those of the dimension.
+        ``tiling`` is the tiling of the dimension, of rank 1; ``extent`` is the dimension's global extent.
         """
         local = -(-extent // tiling.tiles[0])
         return device_coordinate(self.inserter, tiling.coordinates[0], local)
 
 
 def localized(local: LocalOperation) -> HloInstruction:
-    """Rewrite an instruction to compute a tile of its result; return the instruction or its replacement."""
+    """Rewrite an instruction to compute a tile of its result; return it or its replacement."""
     rule = _RULES.get(type(local.i.operation))
     return local.i if rule is None else rule(local)
 
@@ -159,7 +161,7 @@ def _slice(local: LocalOperation) -> HloInstruction:
 
 
 def _custom_call(local: LocalOperation) -> HloInstruction:
-    """Compute a rotation by a halo exchange; run other custom calls on tiles unchanged."""
+    """Replace a rotation by a halo exchange; other custom calls run on tiles unchanged."""
     if rotation_of(local.i) is None or not local.of_kind("halo"):
         return local.i
     _fetch_only(local)
@@ -167,7 +169,7 @@ def _custom_call(local: LocalOperation) -> HloInstruction:
 
 
 def _fetch_only(local: LocalOperation) -> HloInstruction:
-    """Replace the operands by their halos; the operation stays as it is."""
+    """Emit the halo exchanges of the operands; the operation itself runs on their results unchanged."""
     for factor, tiling in local.of_kind("halo"):
         local.fetch(factor, tiling, local.zero)
     return local.i
@@ -259,7 +261,10 @@ def _iota(local: LocalOperation) -> HloInstruction:
 
 
 def _as_s32(inserter: Inserter, indices: HloInstruction) -> HloInstruction:
-    """Convert indices to s32, clamped to its range: an index beyond it is out of bounds of every array."""
+    """Emit a conversion of indices to s32, clamped to its range first.
+
+    An index beyond the range of s32 is out of bounds of every array, so that clamping changes no result.
+    """
     kind = indices.shape.element_type
     if kind.bits > 32 or (kind.bits == 32 and kind.is_unsigned):
         low = -(1 << 31) if kind.is_signed else 0
@@ -271,9 +276,11 @@ def _as_s32(inserter: Inserter, indices: HloInstruction) -> HloInstruction:
 def _start_in_padded_tile(
     local: LocalOperation, d: int, tiling: Tiling, index: HloInstruction, size: int
 ) -> HloInstruction:
-    """Return the s32 start of a slice in the tile of operand 0 padded by ``size`` at both ends of ``d``.
+    """Emit the s32 start index of a dynamic slice, or update, within the tile of operand 0 after padding.
 
-    A slice outside of the tile starts in the padding. ``index`` is the start in the global array.
+    The tile is padded by ``size``, the size of the slice, at both ends of dimension ``d``, so that a slice
+    outside of the tile starts in the padding. ``index`` is the start in the global array, ``tiling`` the
+    tiling of the dimension, of rank 1.
     """
     inserter = local.inserter
     extent, tile_extent = local.shapes[0].dimensions[d], local.i.operands[0].shape.dimensions[d]
@@ -286,7 +293,10 @@ def _start_in_padded_tile(
 
 
 def _dynamic_slice(local: LocalOperation) -> HloInstruction:
-    """Slice the tile, padded with the identity of the reduction that combines the devices' results."""
+    """Rewrite a dynamic-slice to slice the device's tile, padded at both ends of each sharded dimension.
+
+    The padding is the neutral element of the reduction that later combines the devices' results.
+    """
     i = local.i
     sizes = list(local.tile.dimensions)
     for factor, tiling in local.of_kind("indexed"):
@@ -300,7 +310,7 @@ def _dynamic_slice(local: LocalOperation) -> HloInstruction:
 
 
 def _same_types(local: LocalOperation, first: int) -> None:
-    """Convert the start indices, which are the operands from number ``first`` on, to s32."""
+    """Convert the start indices of a dynamic slice or update, operands ``first`` and following, to s32."""
     for number in range(first, len(local.i.operands)):
         index = local.i.operands[number]
         if index.shape.element_type is not S32:
@@ -308,9 +318,10 @@ def _same_types(local: LocalOperation, first: int) -> None:
 
 
 def _dynamic_update(local: LocalOperation) -> HloInstruction:
-    """Pad the tile by the size of the update at both ends, update it, and crop the padding.
+    """Rewrite a dynamic-update-slice to update the device's tile, which is padded first and then cropped.
 
-    Parts of the update outside of the tile land in the padding.
+    It is padded by the size of the update at both ends; parts of the update outside of the tile land in the
+    padding.
     """
     i = local.i
     indexed = local.of_kind("indexed")
@@ -332,7 +343,7 @@ def _dynamic_update(local: LocalOperation) -> HloInstruction:
 
 
 def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
-    """Return the identity of a factor's combiner, in the element type of the result."""
+    """Emit the neutral element of the combiner of ``factor``, in the element type of the result."""
     assert factor.combiner is not None
     kind = local.result.element_type
     value = factor.combiner.neutral_element(kind)
@@ -341,7 +352,11 @@ def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
 
 
 def _gather(local: LocalOperation) -> HloInstruction:
-    """Gather from the tile, and mask indices out of its bounds with the combiner's identity."""
+    """Rewrite a gather to gather from the device's tile.
+
+    Where an index lies outside of the tile, the result is the neutral element of the combiner that later
+    combines the devices' results.
+    """
     i = local.i
     operation = operation_of(i, Gather)
     sizes = list(operation.slice_sizes)
@@ -383,7 +398,11 @@ def _gather(local: LocalOperation) -> HloInstruction:
 
 
 def _component(local: LocalOperation, indices: HloInstruction, axis: int, component: int) -> HloInstruction:
-    """Return one component of the index vectors, which lie along dimension ``axis``."""
+    """Emit a slice with one component of all index vectors in ``indices``.
+
+    Index vectors lie along dimension ``axis``, which the result lacks; ``component`` is the number of the
+    component.
+    """
     if axis == indices.shape.rank:
         return indices
     column = cropped(indices, axis, component, component + 1)
@@ -394,16 +413,17 @@ def _component(local: LocalOperation, indices: HloInstruction, axis: int, compon
 def _relative_indices(
     local: LocalOperation, number: int, axis: int, component: int, tiling: Tiling, extent: int, *, clamp: bool
 ) -> HloInstruction:
-    """Return the index vectors of an operand with one component relative to the device's tile.
+    """Emit the index vectors of a gather or scatter, one component relative to the device's tile.
 
     Args:
-        local: the local operation.
-        number: the operand number.
-        axis: the dimension of the index vectors.
-        component: the component that indexes the sharded dimension.
+        local: the gather or scatter.
+        number: the number of the operand with the indices.
+        axis: the dimension along which index vectors lie.
+        component: the component that indexes the sharded dimension, from which the start of the tile is
+            subtracted.
         tiling: the tiling of the sharded dimension, of rank 1.
-        extent: the extent of the sharded dimension.
-        clamp: clamp the component to the global array first.
+        extent: the global extent of the sharded dimension.
+        clamp: True to clamp the component to the bounds of the global array first.
     """
     inserter = local.inserter
     indices = _as_s32(inserter, local.i.operands[number])
@@ -420,7 +440,10 @@ def _relative_indices(
 def _with_component(
     local: LocalOperation, new: HloInstruction, old: HloInstruction, axis: int, component: int
 ) -> HloInstruction:
-    """Return the index vectors ``old`` with one component from ``new``."""
+    """Emit the index vectors ``old`` with component ``component`` replaced by that of ``new``.
+
+    Index vectors lie along dimension ``axis``.
+    """
     if axis == old.shape.rank or old.shape.dimensions[axis] == 1:
         return new
     inserter = local.inserter
@@ -430,10 +453,10 @@ def _with_component(
 
 
 def _scatter(local: LocalOperation) -> HloInstruction:
-    """Scatter into the tile, and drop updates out of its bounds.
+    """Rewrite a scatter to update the device's tile; updates outside of the tile are dropped.
 
     If the updates are sharded, only the devices with the first tile of updates scatter into the operand; the
-    others scatter into the combiner's identity.
+    others scatter into the combiner's neutral element, as results are combined later.
     """
     i = local.i
     operation = operation_of(i, Scatter)

@@ -24,16 +24,16 @@ TO_FULL: Final = "SPMDShardToFullShape"
 
 
 def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence[Coordinate]) -> Tiling:
-    """Return the tiling over non-manual axes that a value keeps when it enters or leaves a manual region.
+    """Return the tiling over non-manual axes that a value keeps as it enters or leaves a manual region.
 
-    A dimension keeps its tiles if they divide the array inside of the region evenly, and devices with equal
-    manual coordinates hold all tiles.
+    A dimension stays sharded if its tiles divide the array inside of the region evenly, and devices with
+    equal indices along the manual axes hold all tiles; otherwise it is replicated.
 
     Args:
         have: the tiling inside of the region.
         manual: the tiling outside, restricted to the manual axes.
         shape: the shape outside.
-        fixed: the device coordinates along the manual axes.
+        fixed: the index of each device along each manual axis.
     """
     preserved = Tiling.replicated(len(manual.tiles), have.devices)
     if have.unreduced is not None or manual.unreduced is not None:
@@ -47,10 +47,10 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
 
 
 def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
-    """Return the part of a tiling over non-manual axes, for the value inside of a manual region.
+    """Return a tiling without the manual axes, for the value inside of a manual region.
 
-    If manual and other axes shard one dimension, the other axes are kept if all of them are minor to the
-    manual axes or all are major; in the second case resharding exchanges tiles.
+    If manual and other axes shard one dimension, it stays sharded over the other axes only if all of them are
+    minor to the manual axes, or all are major; in the second case resharding exchanges tiles.
 
     Args:
         have: the tiling outside of the region.
@@ -72,11 +72,14 @@ def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
 
 
 def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
-    """Return the tiling of an array inside of a manual region that leaves every element on its device.
+    """Return the tiling of an array inside of a manual region for which no element has to change its device.
 
-    ``tiling`` and ``outside`` are the tiling and the shape of the array outside of the region, ``inside`` is
-    its shape inside. Manual axes are major: the ratio of the extents outside and inside is the number of
-    their tiles.
+    In each dimension the manual axes are major; their number of tiles is the ratio of the extents outside and
+    inside.
+
+    Args:
+        tiling: the tiling outside of the region.
+        inside, outside: the shapes of the array inside and outside of the region.
     """
     tiles = tuple(
         count * m // n if n and count * m % n == 0 else 1
@@ -90,7 +93,10 @@ def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
 
 
 def united(manual: Tiling, preserved: Tiling) -> Tiling:
-    """Return the product of two tilings over different axes; manual axes are major in each dimension."""
+    """Return the product of two tilings over different axes.
+
+    The axes of ``manual`` are major to those of ``preserved`` in each dimension.
+    """
     pairs = list(zip(manual.tiles, preserved.tiles, strict=True))
     coordinates: list[Coordinate] = []
     for d, (many, few) in enumerate(pairs):
@@ -106,10 +112,10 @@ def united(manual: Tiling, preserved: Tiling) -> Tiling:
 
 
 def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Enter a region that is manual over all devices: return the operand's tile as a replicated value.
+    """Enter a region that is manual over all devices; return the operand's tile, as a replicated value.
 
-    Raises HloError by the rule ``sharding.manual-axes`` if ``i``, the call that enters the region, does
-    not have the shape of its operand's tile.
+    Raises HloError by the rule ``sharding.manual-axes`` if ``i``, the call that enters the region, does not
+    have the shape of its operand's tile. ``region`` has the manual regions around the call.
     """
     tile = copied(i.operands[0])
     if not tile.shape.compatible(i.shape):
@@ -123,9 +129,10 @@ def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 
 
 def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Leave a region that is manual over all devices: return the operand as a tile of the annotated tiling.
+    """Leave a region that is manual over all devices; return the operand, as a tile of the annotated tiling.
 
-    With manual subgroups in the annotation, the result is inside of their region. Raises HloError by the rule
+    ``i`` is the call that leaves the region; ``region`` has the manual regions around its operand. If the
+    annotation has manual subgroups, the result is still inside of their region. Raises HloError by the rule
     ``sharding.manual-axes`` if the operand does not have the shape of a tile.
     """
     (operand,) = i.operands
@@ -143,7 +150,11 @@ def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 
 
 def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Enter a manual region: return the tiles along its axes, with their shardings over other axes."""
+    """Convert the operands of a call that enters a manual region to tiles along the manual axes; return them.
+
+    The tiles keep their shardings over other axes. The result is an array, or a tuple if ``i`` has one.
+    ``region`` has the manual regions around the call.
+    """
     border = state.annotations.border(i)
     inner_region = (*region, border.coordinates)
     purpose = Purpose("region", Decision(i, i.shape, None))
@@ -158,7 +169,11 @@ def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 
 
 def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Leave a manual region: return tiles of global arrays, with their shardings over other axes."""
+    """Convert the operands of a call that leaves a manual region to tiles of global arrays; return them.
+
+    The arrays keep their shardings over non-manual axes. The result is an array, or a tuple if ``i`` has one.
+    ``region`` has the manual regions around the operands, the innermost of which is left.
+    """
     shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     purpose = Purpose("region", Decision(i, i.shape, None))
     parts: list[HloInstruction] = []
@@ -173,7 +188,10 @@ def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 def _joined(
     state: PartitionState, i: HloInstruction, parts: Sequence[HloInstruction], region: Region
 ) -> HloInstruction:
-    """Return the value of a call that enters or leaves a manual region: one array, or a tuple of arrays."""
+    """Return ``parts`` as the value of a call that enters or leaves a manual region: one array, or a tuple.
+
+    ``region`` has the manual regions around the result.
+    """
     if not i.shape.is_tuple:
         (part,) = parts
         return part

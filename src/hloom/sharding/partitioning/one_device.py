@@ -14,7 +14,7 @@ from hloom.sharding.partitioning.collectives import CollectiveWriter
 
 
 def device_of(i: HloInstruction) -> int | None:
-    """Return the device of an instruction's maximal sharding; None for any other sharding."""
+    """Return the device id of an instruction's maximal sharding; None for any other sharding."""
     sharding = i.sharding
     if sharding is not None and sharding.kind == "tuple" and sharding.elements:
         sharding = sharding.elements[0]
@@ -26,9 +26,9 @@ def device_of(i: HloInstruction) -> int | None:
 
 
 def run_on(i: HloInstruction, device: int, devices: int, collectives: CollectiveWriter) -> HloInstruction:
-    """Replace an instruction by a conditional that runs it on one device, and broadcast the results to all.
+    """Replace a call by a conditional that runs it on one device; emit broadcasts of the results to all.
 
-    ``device`` is the id of that device, ``devices`` the number of devices.
+    Returns the results. ``device`` is the id of that device, ``devices`` the number of devices.
     """
     inserter = Inserter(i)
     number = inserter.op(PartitionId(), shape=Shape(U32, ()))
@@ -42,7 +42,10 @@ def run_on(i: HloInstruction, device: int, devices: int, collectives: Collective
 def _broadcast(
     value: HloInstruction, device: int, devices: int, collectives: CollectiveWriter
 ) -> HloInstruction:
-    """Broadcast an array, or each array of a tuple, from one device to all."""
+    """Emit the broadcast of an array, or of each array of a tuple, from one device to all; return the result.
+
+    ``device`` is the id of that device, ``devices`` the number of devices.
+    """
     inserter = Inserter(value)
     if not value.shape.is_tuple:
         return collectives.broadcast_from(value, device, devices) if value.shape.is_array else value
@@ -54,7 +57,10 @@ def _broadcast(
 
 
 def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInstruction]:
-    """Add a computation with one parameter, of shape ``argument``; return both."""
+    """Add a computation with one parameter, of shape ``argument``, to the module; return both.
+
+    The name of the computation is derived from that of ``i``.
+    """
     module = Inserter(i).module
     computation = module.add(HloComputation(module.unique_name(f"{i.name}.branch")))
     parameter = HloInstruction(module.unique_name("operands"), Parameter(parameter_number=0), argument)
@@ -62,7 +68,10 @@ def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInst
 
 
 def _call(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the branch that runs a clone of the instruction on the elements of the tuple ``argument``."""
+    """Return the branch computation that runs ``i``, on the elements of its only parameter, a tuple.
+
+    ``argument`` is the shape of the tuple.
+    """
     computation, parameter = _branch(i, argument)
     inserter = Inserter(parameter)
     operands = [
@@ -76,7 +85,10 @@ def _call(i: HloInstruction, argument: Shape) -> HloComputation:
 
 
 def _zeros(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the branch for the other devices, which returns zeros of the instruction's shape."""
+    """Return the branch computation for the other devices: it returns zeros of the shape of ``i``.
+
+    ``argument`` is the shape of its parameter, which it does not use.
+    """
     computation, parameter = _branch(i, argument)
     computation.root = _zero(Inserter(parameter), i.shape)
     return computation

@@ -50,7 +50,11 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def partition_operation(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Rewrite an operation to compute a tile of its result from tiles of its operands."""
+    """Rewrite an operation to compute a tile of its result from tiles of its operands.
+
+    Chooses the factors to shard by cost, reshards the operands, and combines partial results. ``region`` has
+    the manual regions around the instruction.
+    """
     shapes = [state.values[o].shape for o in i.operands]
     required = state.required.get(i) if not region else None
     factors = state.propagation.factors[i]
@@ -101,14 +105,17 @@ def partition_operation(state: PartitionState, i: HloInstruction, region: Region
 def _tilings_of(
     state: PartitionState, shape: Shape, sharded: Sequence[ShardedFactor], number: int
 ) -> Tilings:
-    """Return the tilings that an assignment requires of the leaves of an operand."""
+    """Return the tilings that the leaves of operand ``number`` must have if ``sharded`` factors are sharded.
+
+    ``shape`` is the operand's global shape.
+    """
     return for_each_leaf(shape, lambda leaf: operand_tiling(sharded, number, leaf, state.devices))
 
 
 def _redirect(
     old: HloInstruction, new: HloInstruction, users: Sequence[HloInstruction], is_root: bool
 ) -> None:
-    """Replace a value in the given users and, if ``is_root``, as the root of its computation."""
+    """Replace ``old`` by ``new`` in the given users and, if ``is_root``, as the root of its computation."""
     computation = old.parent
     assert computation is not None
     for user in users:
@@ -123,7 +130,11 @@ def _redirect(
 
 
 def _maps_partial_sums(state: PartitionState, i: HloInstruction, unreduced: Coordinate) -> bool:
-    """Return true if an operation maps partial sums over ``unreduced`` to partial sums of its result."""
+    """Return true if an operation can run on partial sums of its operands, and yields partial sums.
+
+    ``unreduced`` numbers the partial sums by device. Each operand must be unreduced in the same way or not at
+    all, and the operation must be linear in the unreduced ones.
+    """
     tilings = [state.values[o].tilings for o in i.operands]
     coordinates = [tiling.unreduced if isinstance(tiling, Tiling) else None for tiling in tilings]
     flags = [coordinate == unreduced for coordinate in coordinates]
@@ -132,7 +143,10 @@ def _maps_partial_sums(state: PartitionState, i: HloInstruction, unreduced: Coor
 
 
 def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
-    """Replace unreduced operands by copies recorded as reduced: the operation runs on the partial sums."""
+    """Replace each unreduced operand of ``i`` by a copy recorded as reduced.
+
+    As a result, the operation runs on the partial sums of each device as if they were the values.
+    """
     for number, operand in enumerate(list(i.operands)):
         value = state.values[operand]
         if isinstance(value.tilings, Tiling) and value.tilings.unreduced is not None:
@@ -145,7 +159,10 @@ def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
 
 
 def _by_leaf(decision: Decision, tilings: Tilings) -> Decisions:
-    """Return a copy of a decision for each leaf of the result, with the leaf's tiling."""
+    """Return a copy of a decision for each leaf of the result, with the tiling of the leaf.
+
+    The copies are nested like ``tilings``. For a single array, ``decision`` itself gets the tiling.
+    """
     if isinstance(tilings, Tiling):
         decision.tiling = tilings
         return decision
@@ -160,7 +177,18 @@ def _decided(
     region: Region,
     required: Tilings | None,
 ) -> Decision:
-    """Choose the cheapest assignment of an operation; return the decision, whose tiling is not set yet."""
+    """Return the decision how to shard an operation: the factors to shard for which devices send the least.
+
+    The tiling of the decision is not set yet.
+
+    Args:
+        state: the partitioning.
+        i: the instruction.
+        factors: the factors (indices) of the operation.
+        shapes: the global shapes of the operands.
+        region: the manual regions around the instruction.
+        required: the tilings that the result must have; None if it may have any.
+    """
     index, result = next(i.shape.leaves(), ((), i.shape))
     leaves = leaves_of(required) if required is not None else []
     target = leaves[0] if leaves else state.propagation.tiling(i, index)
@@ -200,7 +228,16 @@ def _local_operation(
     tilings: Tilings,
     region: Region,
 ) -> HloInstruction:
-    """Rewrite an instruction to compute tiles by an assignment; return it or its replacement."""
+    """Rewrite an instruction to compute tiles; return it or the instruction that replaces it.
+
+    Args:
+        state: the partitioning.
+        i: the instruction, whose operands are resharded already.
+        shapes: the global shapes of the operands.
+        assignment: the factors to shard, with their tilings.
+        tilings: the tilings of the result, nested like its shape.
+        region: the manual regions around the instruction.
+    """
     sharded, shape = assignment.sharded, i.shape
     for factor, tiling in sharded:
         if factor.result is None and factor.kind != "indexed" and factor.size % tiling.tiles[0]:
@@ -231,7 +268,14 @@ def _local_operation(
 
 
 def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, tiling: Tiling) -> None:
-    """Mask the padding of operands along a reduced factor with the combiner's identity."""
+    """Replace the padding of operands along a reduced dimension by the combiner's neutral element.
+
+    Args:
+        i: the instruction, whose operands are tiles.
+        shapes: the global shapes of the operands.
+        factor: the reduced factor: the dimension of each operand that is reduced.
+        tiling: the tiling of the factor, of rank 1.
+    """
     assert factor.combiner is not None
     for number, d in factor.operands.items():
         if factor.kind == "halo" and number == 0:
@@ -247,7 +291,17 @@ def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, ti
 def _reduced(
     state: PartitionState, i: HloInstruction, sharded: Sequence[ShardedFactor], required: Tilings | None
 ) -> HloInstruction:
-    """Combine the partial results of devices by a reduce-scatter or an all-reduce, or keep partial sums."""
+    """Emit the reduction of partial results over devices; return the instruction with the result.
+
+    It is a reduce-scatter if that yields the wanted tiling, else an all-reduce; none if partial sums are
+    wanted.
+
+    Args:
+        state: the partitioning.
+        i: the instruction that computes partial results.
+        sharded: the sharded factors; those that the result lacks are reduced over devices.
+        required: the tilings that the result must have; None for the propagated ones.
+    """
     combiner = next(factor.combiner for factor, _ in sharded if factor.combiner is not None)
     value = state.values[i]
     shape, tiling = value.shape, value.tiling
@@ -291,7 +345,10 @@ def _reduced(
 def partition_custom_call(
     state: PartitionState, i: HloInstruction, partitioner: CallPartitioner, region: Region
 ) -> None:
-    """Replace a call by the local program that the partitioner registered for its target returns."""
+    """Replace a custom call by the local program that the partitioner registered for its target returns.
+
+    Operands are resharded to the tilings that the local program takes, and its code is inlined.
+    """
     rule = rule_of(i)
     shapes = [state.values[o].shape for o in i.operands]
     required = state.required.get(i)
@@ -324,7 +381,7 @@ def partition_custom_call(
 
 
 def partition_device_call(state: PartitionState, i: HloInstruction) -> None:
-    """Run a call with maximal sharding on its device, and broadcast the results."""
+    """Run a custom call with maximal sharding on its device only, and broadcast the results to all."""
     purpose = Purpose("device", Decision(i, i.shape, None))
     reshard_operands(state, i, [state.replicated(state.values[o].shape) for o in i.operands], purpose)
     device = device_of(i)

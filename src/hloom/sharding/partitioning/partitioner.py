@@ -123,7 +123,7 @@ class _Argument:
 
 
 def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
-    """Partition the entry computation; return the tilings of its result.
+    """Rewrite the entry computation to compute tiles; return the tilings of its result.
 
     ``even_results`` replicates results that their annotated tiles do not divide evenly.
     """

@@ -30,13 +30,13 @@ _FAMILIES: Final = (Family.ELEMENTWISE, Family.MOVEMENT)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The operation on global arrays that computes a value.
+    """The operation that computed an array, from which tiles in another tiling can be recomputed.
 
     Attributes:
-        operation: the operation.
+        operation: the operation, on global arrays.
         computations: the computations that it calls.
-        operands: the operands, in the partitioned program.
-        factors: the factors of the operation.
+        operands: its operands in the partitioned program.
+        factors: the factors of the operation: its indices, such as each dimension of an elementwise one.
         shapes, result: the global shapes of the operands and of the result.
     """
 
@@ -48,10 +48,9 @@ class Origin:
     result: Shape
 
     def sharded_factors(self, tiling: Tiling) -> list[ShardedFactor] | None:
-        """Return the sharded factors that yield a tiling of the result.
+        """Return the factors to shard, with their tilings, so that the result gets the given tiling.
 
-        Returns None if the tiling requires halos or reductions, or if its tiles are not on equally many
-        devices.
+        Returns None if that requires halos or reductions, or if tiles are on unequal numbers of devices.
         """
         sharded: list[ShardedFactor] = []
         for d, tiles in enumerate(tiling.tiles):
@@ -65,7 +64,7 @@ class Origin:
         return sharded if tiling.is_even else None
 
     def operand_tilings(self, sharded: Sequence[ShardedFactor], devices: int) -> list[Tiling]:
-        """Return the tilings that sharded factors require of the operands."""
+        """Return the tiling that each operand must have if the factors in ``sharded`` are sharded."""
         return [operand_tiling(sharded, number, shape, devices) for number, shape in enumerate(self.shapes)]
 
 

@@ -20,7 +20,10 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def resharded(state: PartitionState, i: HloInstruction, tilings: Tilings, purpose: Purpose) -> HloInstruction:
-    """Return a value in the given tilings, nested like its shape; ``i`` itself if it has them already."""
+    """Return the value of ``i`` in the given tilings, nested like its shape; ``i`` itself if it has them.
+
+    Arrays are copied, recomputed or sent; ``purpose`` is recorded as the reason of the collectives.
+    """
     value = state.values[i]
     if value.tilings == tilings:
         return i
@@ -52,7 +55,7 @@ def reshard_operands(
         state: the partitioning.
         i: the instruction.
         tilings: the tilings for each operand; None keeps the operand.
-        purpose: the purpose, to which the operand numbers are added.
+        purpose: the reason, recorded for each collective with the number of the operand.
     """
     for number, (operand, required) in enumerate(zip(list(i.operands), tilings, strict=True)):
         if required is None:
@@ -65,7 +68,10 @@ def reshard_operands(
 def _resharded_array(
     state: PartitionState, i: HloInstruction, tiling: Tiling, purpose: Purpose
 ) -> HloInstruction:
-    """Return an array in a tiling: an existing copy, a recomputed array, or the cheapest copy resharded."""
+    """Return the array ``i`` in the given tiling: an existing copy, a recomputed array, or a resharded copy.
+
+    Of these, the one for which a device sends the fewest bytes.
+    """
     value = state.values[i]
     copies = value.copies
     for copy in copies:
@@ -86,7 +92,10 @@ def _resharded_array(
 
 
 def _cheapest_copy(state: PartitionState, i: HloInstruction, tiling: Tiling) -> tuple[HloInstruction, float]:
-    """Return the copy of an array whose resharding sends the fewest bytes per device, and these bytes."""
+    """Return the copy of array ``i`` that is cheapest to reshard to ``tiling``, and the bytes to send.
+
+    The bytes are those that a device sends.
+    """
     value = state.values[i]
     width = value.shape.element_type.bits / 8
     sent = [
@@ -107,10 +116,17 @@ def origin_of(
     shapes: Sequence[Shape],
     region: Region,
 ) -> Origin | None:
-    """Return the origin from which a value can be recomputed in other tilings.
+    """Return the operation of ``i`` as an `Origin`, from which its value can be recomputed in other tilings.
 
     Returns None if the operation is not cheap, or has an operand that is unreduced or outside of the value's
     manual region.
+
+    Args:
+        state: the partitioning.
+        i: the instruction.
+        factors: the factors (indices) of the operation.
+        shapes: the global shapes of the operands.
+        region: the manual regions around the instruction.
     """
     operands = [state.values[o] for o in i.operands]
     reduced = all(isinstance(o.tilings, Tiling) and o.tilings.unreduced is None for o in operands)
@@ -121,9 +137,9 @@ def origin_of(
 
 
 def bytes_to_reshard(state: PartitionState, i: HloInstruction, tiling: Tiling, depth: int = DEEPEST) -> float:
-    """Return the bytes that a device sends to obtain an array in a tiling, by resharding or recomputation.
+    """Return the bytes that a device sends to obtain array ``i`` in a tiling, by resharding or recomputation.
 
-    ``depth`` is the number of operations that may be recomputed in a chain.
+    ``depth`` is the maximum length of a chain of operations to recompute.
     """
     _, sent = _cheapest_copy(state, i, tiling)
     recomputation = _recomputation(state, state.values[i].copies, tiling, sent, depth)
@@ -135,14 +151,16 @@ def _recomputation(
 ) -> tuple[Origin, list[ShardedFactor], float] | None:
     """Return how to recompute an array in a tiling, instead of resharding one of its copies.
 
-    Returns the operation that computed the array, the factors to shard, and the bytes that a device sends to
-    reshard the operands; None if the bytes would reach ``limit`` or the array cannot be recomputed.
+    Returns (the operation that computed the array, the factors to shard, the bytes that a device sends to
+    reshard the operands). Returns None if the bytes would reach ``limit``, or if the array cannot be
+    recomputed.
 
     Args:
+        state: the partitioning.
         copies: the copies of the array, in different tilings.
         tiling: the tiling of the recomputed array.
         limit: bytes per device.
-        depth: the number of operations to recompute in a chain.
+        depth: the maximum length of a chain of operations to recompute.
     """
     origin = next((o for copy in copies if (o := state.values[copy].origin) is not None), None)
     if origin is None or limit == 0 or depth == 0 or tiling.unreduced is not None:
@@ -162,7 +180,12 @@ def _recomputation(
 def _recomputed(
     state: PartitionState, copies: Sequence[HloInstruction], tiling: Tiling, limit: float, purpose: Purpose
 ) -> HloInstruction | None:
-    """Recompute an array in a tiling; return None if a device would send ``limit`` bytes or more."""
+    """Emit the operations that recompute an array in a tiling; return the result.
+
+    Returns None if the array cannot be recomputed, or if a device would send ``limit`` bytes or more.
+    ``copies`` are the copies of the array, in different tilings; ``purpose`` is the reason, for the
+    collectives.
+    """
     recomputation = _recomputation(state, copies, tiling, limit, DEEPEST)
     if recomputation is None:
         return None

@@ -32,11 +32,11 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 class Resharder:
-    """Writes the instructions that reshard arrays.
+    """Emits the instructions that reshard arrays.
 
     Attributes:
         collectives: the writer of collectives.
-        slices: the tiling after each dynamic-slice of a plan.
+        slices: the tiling of the result of each dynamic-slice that was emitted.
     """
 
     def __init__(self, collectives: CollectiveWriter) -> None:
@@ -51,16 +51,16 @@ class Resharder:
         want: Tiling,
         fixed: tuple[Coordinate, ...],
     ) -> HloInstruction:
-        """Return the tile of an array in another tiling.
+        """Emit the instructions that convert a device's tile to its tile in another tiling; return that.
 
-        Partial sums are reduced first. If the new tiling has partial sums, the first device of each group
-        keeps the tile, the others get zeros.
+        Partial sums are reduced first. If the new tiling has partial sums, the devices of partial sum number
+        0 keep the tile, the others get zeros.
 
         Args:
             value: the tile.
             shape: the global shape.
-            have, want: the tilings.
-            fixed: coordinates in which the devices of a group must agree.
+            have, want: the tilings before and after.
+            fixed: coordinates (tile indices by device) in which all devices of a collective group must agree.
         """
         dimensions = shape.dimensions
         if have.unreduced and (have.unreduced != want.unreduced or have.tiles != want.tiles):
@@ -99,7 +99,11 @@ class Resharder:
         return resized(value, d, local[d])
 
     def _all_to_all(self, value: HloInstruction, d: int, e: int, groups: DeviceGroups) -> HloInstruction:
-        """Split dimension ``e``, send part n to device n of the group, and concatenate along ``d``."""
+        """Emit an all-to-all that shards dimension ``e`` in place of dimension ``d``.
+
+        Dimension ``e`` is split, part n goes to device n of the group, and received parts are concatenated
+        along ``d``.
+        """
         inserter, count = Inserter(value), group_size(groups)
         dimensions = list(value.shape.dimensions)
         split = [*dimensions[:e], count, dimensions[e] // count, *dimensions[e + 1 :]]
@@ -114,7 +118,7 @@ class Resharder:
         return inserter.reshape(value, dimensions)
 
     def _broadcasts(self, value: HloInstruction, d: int, groups: DeviceGroups, tiles: int) -> HloInstruction:
-        """Broadcast the first ``tiles`` tiles of each group, and concatenate them along dimension ``d``."""
+        """Emit a broadcast of each of the first ``tiles`` tiles of a group; concatenate them along ``d``."""
         parts: list[HloInstruction] = []
         for n in range(tiles):
             rotated = DeviceList(tuple((g[n], *g[:n], *g[n + 1 :]) for g in groups.groups)) if n else groups
@@ -125,7 +129,10 @@ class Resharder:
         return Inserter(value).op(Concatenate(dimensions=(d,)), *parts, shape=shape)
 
     def _slice(self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling) -> HloInstruction:
-        """Slice a tile of tiling ``have`` to the finer tiling ``want``."""
+        """Emit a dynamic-slice of a tile of tiling ``have`` to a tile of the finer tiling ``want``.
+
+        ``shape`` is the global shape.
+        """
         inserter = Inserter(value)
         before, after = have.local(shape.dimensions), want.local(shape.dimensions)
         starts: list[HloInstruction] = []
@@ -146,7 +153,10 @@ class Resharder:
 def _slice_start(
     inserter: Inserter, fine: tuple[Coordinate, int], coarse: tuple[Coordinate, int]
 ) -> HloInstruction:
-    """Return the s32 start of a fine tile in its coarse tile; both are (coordinate, tile extent)."""
+    """Emit the s32 offset of the device's fine tile within its coarse tile, along one dimension.
+
+    ``fine`` and ``coarse`` are (tile index of each device, extent of a tile).
+    """
     (new, extent), (old, old_extent) = fine, coarse
     if new.devices <= MOST_LISTED or new.listed or old.listed:
         pairs = zip(new.indices, old.indices, strict=True)
@@ -156,7 +166,10 @@ def _slice_start(
 
 
 def _in_zeros(value: HloInstruction, shape: Shape, have: Tiling, along: Sequence[int]) -> HloInstruction:
-    """Pad a tile with zeros to the full extent along some dimensions; the tile gets its global position."""
+    """Emit zeros of full extent along the dimensions ``along``, with the tile at its global position.
+
+    Padding beyond the global ``shape`` is cropped; ``have`` is the tiling of the tile.
+    """
     inserter = Inserter(value)
     tile = value.shape.dimensions
     dimensions = tuple(n * have.tiles[d] if d in along else n for d, n in enumerate(tile))

@@ -16,14 +16,20 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def scatter_sums(state: PartitionState) -> None:
-    """Replace each all-reduce whose users all slice the sum to one tiling by a reduce-scatter."""
+    """Replace each all-reduce whose users all slice the sum to one tiling by a reduce-scatter.
+
+    Only all-reduces that the partitioner wrote to combine partial results are replaced.
+    """
     for all_reduce, cause in list(state.collectives.causes.items()):
         if isinstance(all_reduce.operation, AllReduce) and cause.purpose.kind == "reduction":
             _scatter(state, all_reduce, cause)
 
 
 def _scatter(state: PartitionState, all_reduce: HloInstruction, cause: Cause) -> None:
-    """Replace an all-reduce by a reduce-scatter, if all users slice the sum to a tiling that it can yield."""
+    """Replace one all-reduce by a reduce-scatter if all users slice the sum to a tiling that this yields.
+
+    ``cause`` is the cause of the all-reduce.
+    """
     users = list(all_reduce.users)
     total = users[0] if len(users) == 1 and isinstance(users[0].operation, Convert) else all_reduce
     slices = list(total.users)

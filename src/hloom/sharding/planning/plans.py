@@ -197,7 +197,7 @@ class _RegularPlan:
         self.elements = 0
 
     def planned(self) -> ReshardingPlan:
-        """Return the direct plan, or a plan found by the search that sends fewer elements."""
+        """Return the direct plan (permute, exchange, gather, slice), or a searched one that sends less."""
         start = tuple(map(tuple, self.axes))
         self._permute_once()
         self._exchange_axes()
@@ -314,7 +314,7 @@ class _RegularPlan:
         self.steps.append(PermuteStep(_pairs(before, after), after))
 
     def _exchange_axes(self) -> None:
-        """Move minor axes by all-to-alls to the dimensions that the target shards over them."""
+        """Add all-to-alls that move minor axes to another dimension, which the target shards over them."""
         for d, axes in enumerate(self.axes):
             for e, target in enumerate(self.target):
                 current = self.axes[e]

@@ -18,18 +18,21 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The reason for a collective.
+    """The reason for a collective of a partitioned program, as text.
 
     Attributes:
         kind: "operand" of an operation, "reduction", "halo", "annotation", "result" of the program, "loop",
             "branches", "region", "device"; "program" for a collective that the program itself states.
-        instruction, opcode, op_name, source: the instruction that needs it; "" for the program's result.
+        instruction, opcode, op_name, source: the instruction that needs the collective: its name, opcode,
+            framework operation and source line; "" for the program's result.
         value: the name of the resharded array; "" for reductions and halos.
-        before, after: the tilings of the array; ``[data, -]`` shards dimension 0 over the axis data.
+        before, after: the tilings of the array before and after; ``[data, -]`` shards dimension 0 over the
+            axis data.
         reason: a sentence.
         origins: the annotations that the shardings come from, such as ``data: the annotation of %x``.
-        bytes: the bytes that a device sends for the instruction, by the cost model; -1 without an assignment.
-        other_bytes: the bytes of the second cheapest assignment; -1 if there is none.
+        bytes: the bytes that a device sends for the instruction, by the cost model; -1 if the sharding of the
+            instruction was not chosen by cost.
+        other_bytes: the bytes of the second cheapest sharding of the instruction; -1 if there is none.
     """
 
     kind: str
@@ -48,12 +51,12 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """An instruction whose operands and target have incompatible shardings.
+    """An instruction whose operands and preferred result have incompatible shardings.
 
     Attributes:
         instruction, op_name, source: the name, the framework's operation and the source line.
-        kept, lost: the shardings that the assignment uses and does not use, such as ``%x: contracting
-            dimension over data``.
+        kept, lost: the shardings of operands and result that the chosen sharding of the operation uses, and
+            those that it excludes, such as ``%x: contracting dimension over data``.
         bytes, other_bytes: as in `Why`.
     """
 
@@ -71,7 +74,8 @@ class Explainer:
 
     Attributes:
         module: the partitioned program, with the tables of source lines.
-        axes: the axes of the mesh, major first; without them tilings are written in HLO's notation.
+        axes: the sizes of the mesh axes by name, major first; if empty, tilings are written in HLO's
+            notation.
     """
 
     def __init__(self, module: HloModule, axes: Mapping[str, int]) -> None:
@@ -81,9 +85,9 @@ class Explainer:
     # -- collectives
 
     def why(self, cause: Cause | None) -> Why:
-        """Return the reason for a collective.
+        """Return the reason for a collective, as text, from the cause that the partitioner recorded.
 
-        A collective without a cause is stated by the program itself.
+        ``cause`` is None for a collective that the program itself states.
         """
         if cause is None:
             return Why("program", reason="the program itself states it")
@@ -136,7 +140,7 @@ class Explainer:
                 return f"the program states {after} for its result; it is computed as {before}"
 
     def _of_operand(self, by: Decision, cause: Cause) -> str:
-        """Return why the operation of decision ``by`` needs its operand resharded, for the report.
+        """Return a text why the operation of decision ``by`` needs its operand resharded.
 
         Only dimensions whose sharding differs between ``cause.before`` and ``cause.after`` are explained.
         """
@@ -161,7 +165,14 @@ class Explainer:
         return "; ".join(words)
 
     def _conflict_text(self, by: Decision, factor: Factor, coordinate: Coordinate) -> str:
-        """Return the reason why a factor is not sharded over the mesh axes of an operand's coordinate."""
+        """Return a text why a factor is not sharded over the mesh axes that shard it in an operand.
+
+        Args:
+            by: the decision about the operation.
+            factor: the factor, an index of the operation such as its contracting dimension.
+            coordinate: the tile index of each device along the dimension of the operand, which gives the mesh
+                axes.
+        """
         over = coordinate_text(coordinate, self.axes)
         for sharded, tiling in by.sharded:
             if not are_independent([tiling.coordinates[0], coordinate]):
@@ -173,7 +184,11 @@ class Explainer:
     # -- shardings
 
     def _factor_text(self, by: Decision, factor: Factor, tiling: Tiling) -> str:
-        """Return a text that states how a factor is sharded, and which operand or target is sharded alike."""
+        """Return a text that states over which mesh axes a factor is sharded, and like which array.
+
+        The array is an operand or the preferred result of ``by``. ``factor`` is an index of its operation,
+        ``tiling`` the tiling of the factor, of rank 1.
+        """
         over = coordinate_text(tiling.coordinates[0], self.axes)
         words = f"{_dimension(by, factor)} is sharded over {over}"
         number = _operand_with(by, factor, tiling)
@@ -185,7 +200,7 @@ class Explainer:
         return "" if tiling is None else tiling_text(tiling, self.axes)
 
     def _origins(self, cause: Cause) -> Iterator[str]:
-        """Yield the annotations from which a value's tilings before and after resharding come."""
+        """Yield texts that name the annotations from which the tilings before and after resharding come."""
         by, value = cause.purpose.by, cause.value
         if isinstance(value, Decision) and cause.before is not None:
             for d in range(len(cause.before.tiles)):
@@ -207,7 +222,11 @@ class Explainer:
                     yield from self._propagated_origin(by, d, by.target.coordinates[d])
 
     def _origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
-        """Yield the annotation from which dimension ``d`` got its sharding, found along the operands."""
+        """Yield a text that names the annotation from which dimension ``d`` of a value got its sharding.
+
+        The annotation is searched from the value to its operands. ``coordinate`` is the tile index of each
+        device along the dimension, which gives the mesh axes. Yields nothing if there is no annotation.
+        """
         over = coordinate_text(coordinate, self.axes)
         passed = 0
         while not decision.is_annotated:
@@ -229,9 +248,9 @@ class Explainer:
         yield f"{over}: the annotation of %{decision.instruction.name}{through}"
 
     def _propagated_origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
-        """Yield a line of text that names the annotation from which dimension ``d`` got its sharding.
+        """Yield a text that names the annotation from which propagation sharded dimension ``d`` of a value.
 
-        ``coordinate`` holds the mesh axes that shard the dimension.
+        ``coordinate`` is the tile index of each device along the dimension, which gives the mesh axes.
         """
         over = coordinate_text(coordinate, self.axes)
         if decision.is_annotated:
@@ -252,7 +271,10 @@ class Explainer:
     # -- conflicts
 
     def conflicts(self, decisions: Mapping[HloInstruction, Decisions]) -> Iterator[Conflict]:
-        """Yield the conflicts of a program in program order."""
+        """Yield the instructions with incompatible shardings, in program order.
+
+        ``decisions`` has, for each instruction, how its value is sharded and why.
+        """
         for decision in dict.fromkeys(d for d in decisions.values() if isinstance(d, Decision)):
             if decision.assignment is None:
                 continue
@@ -269,9 +291,10 @@ class Explainer:
             )
 
     def _proposed(self, by: Decision) -> Iterator[tuple[str, bool]]:
-        """Yield (text, is used) for shardings of operands and target that the assignment uses or excludes.
+        """Yield (text, is used) for each sharding of an operand or preferred result that matters to ``by``.
 
-        Unused shardings that are compatible with the assignment are left out.
+        "Is used" tells whether the chosen sharding of the operation uses or excludes it. Shardings that are
+        not used although they are compatible are left out.
         """
         for factor in by.factors:
             arrays = [(_name(by.operands[n]), by.operand_tilings[n], d) for n, d in factor.operands.items()]
@@ -291,16 +314,19 @@ class Explainer:
 
 
 def _runner_up_bytes(assignment: FactorAssignment | None) -> int:
-    """Return the bytes of the second cheapest assignment; -1 if there is none."""
+    """Return the bytes that a device sends for the second cheapest assignment; -1 if there is none.
+
+    An assignment is a choice of the factors of an operation to shard.
+    """
     if assignment is None or assignment.runner_up is None:
         return -1
     return round(assignment.runner_up[1])
 
 
 def _operand_with(decision: Decision, factor: Factor, tiling: Tiling) -> int | None:
-    """Return the number of an operand whose current tiling shards a factor by ``tiling``.
+    """Return the number of an operand whose current tiling shards ``factor`` by ``tiling``; else None.
 
-    Returns None if none does.
+    ``tiling`` is of rank 1; ``factor`` is an index of the operation of ``decision``.
     """
     for number, d in factor.operands.items():
         current = decision.operand_tilings[number]
@@ -310,7 +336,10 @@ def _operand_with(decision: Decision, factor: Factor, tiling: Tiling) -> int | N
 
 
 def _target_has(decision: Decision, factor: Factor, tiling: Tiling) -> bool:
-    """Return true if the target tiling shards a factor by ``tiling``."""
+    """Return true if the preferred tiling of the result shards the dimension of ``factor`` by ``tiling``.
+
+    ``tiling`` is of rank 1; ``factor`` is an index of the operation of ``decision``.
+    """
     d, target = factor.result, decision.target
     return (
         d is not None
@@ -321,7 +350,7 @@ def _target_has(decision: Decision, factor: Factor, tiling: Tiling) -> bool:
 
 
 def _dimension(decision: Decision, factor: Factor) -> str:
-    """Return a text such as ``dimension 0 of %x`` or ``the contracting dimension of %x`` for a factor."""
+    """Return a text for a factor, such as ``dimension 0 of %x`` or ``the contracting dimension of %x``."""
     if factor.result is not None:
         return f"dimension {factor.result} of %{decision.instruction.name}"
     kind = "contracting" if decision.instruction.operation.family is Family.CONTRACTION else "reduced"

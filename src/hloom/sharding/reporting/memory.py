@@ -27,13 +27,13 @@ from hloom.sharding.partitioning.partitioner import Partitioned
 
 @dataclass(frozen=True, slots=True)
 class LiveArray:
-    """An array that is live at the peak.
+    """An array that is live when the memory use of a device is highest.
 
     Attributes:
-        name, opcode: the defining instruction; ``p{1}`` is an element of a tuple.
+        name, opcode: the defining instruction; ``p{1}`` is element 1 of the tuple ``p``.
         op_name, source: the framework's operation and source line; "" if not recorded.
-        shape: the shape of the tile.
-        bytes: the size in memory, padding included.
+        shape: the shape of the device's tile, as HLO text.
+        bytes: the size in memory, padding of tiled layouts included.
         padding: the bytes of padding.
     """
 
@@ -48,16 +48,17 @@ class LiveArray:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUsage:
-    """Memory of a device, in bytes.
+    """The memory that a device uses in one run of a partitioned program, in bytes.
 
     Attributes:
         argument_bytes, result_bytes: the sizes of the entry's parameters and of its result.
-        donated_bytes: the size of results in the buffers of donated arguments.
+        donated_bytes: the size of those results that are written to the buffers of donated arguments.
         peak_bytes: the maximum of live bytes, arguments and results included.
-        padding_bytes: the padding of tiled layouts at the peak.
-        at: the instruction that runs at the peak.
-        peak: the live arrays, the largest first.
-        timeline: for each instruction of the entry that computes, its name and the live bytes.
+        padding_bytes: the bytes of padding of tiled layouts at the peak.
+        at: the name of the instruction that runs at the peak.
+        peak: the arrays that are live at the peak, the largest first.
+        timeline: (name, live bytes) of the instructions of the entry in the order in which they run; without
+            tuples, aliases and parameters.
     """
 
     argument_bytes: int
@@ -72,14 +73,14 @@ class MemoryUsage:
 
 @dataclass(slots=True, eq=False)
 class _Buffer:
-    """The memory of a leaf of a value.
+    """The memory of one leaf of the value of an instruction.
 
     Attributes:
         instruction, index: the defining instruction, and the shape index of the leaf.
         shape: the shape of the tile, with the layout of the global array.
         bytes: the size; 0 if the memory belongs to another buffer or to the caller.
-        last: the position of the last use in the schedule.
-        is_read_only: no result may reuse it.
+        last: the position of the last use in the schedule; -1 for no use.
+        is_read_only: True if no result may be written to it.
     """
 
     instruction: HloInstruction
@@ -92,14 +93,22 @@ class _Buffer:
 
 @dataclass(frozen=True, slots=True)
 class _Peak:
-    """The peak memory of a computation: the instruction that runs at the peak, and the live buffers."""
+    """The peak of a computation's memory use.
+
+    Attributes:
+        at: the name of the instruction that runs at the peak.
+        buffers: the buffers that are live at the peak.
+    """
 
     at: str
     buffers: list[_Buffer]
 
 
 def memory_of(partitioned: Partitioned, original: HloModule) -> MemoryUsage:
-    """Return the memory of a device for a partitioned program; ``original`` states the donated arguments."""
+    """Return the memory that a device uses when it runs a partitioned program.
+
+    ``original`` is the program before partitioning, which states the donated arguments.
+    """
     entry = partitioned.module.entry
     donated = _donated(original, entry)
     run = _Schedule(partitioned.global_shapes, donated)
@@ -128,14 +137,15 @@ def _live_array(buffer: _Buffer) -> LiveArray:
 
 
 def _is_free(i: HloInstruction) -> bool:
-    """Return true for aliases, tuples and parameters, which allocate no array."""
+    """Return true for aliases, tuples, tuple elements and parameters, which allocate no array."""
     return i.operation.aliases_operand or isinstance(i.operation, Tuple | GetTupleElement | Parameter)
 
 
 def _donated(original: HloModule, entry: HloComputation) -> frozenset[int]:
-    """Return the numbers of the result leaves that are written to buffers of donated arguments.
+    """Return the numbers of the leaves of the result that are written to buffers of donated arguments.
 
-    A donor without an alias donates to the first result of its shape, as in XLA.
+    A donated argument without an alias donates to the first result of its shape, as in XLA. ``original`` is
+    the program before partitioning, ``entry`` the entry of the partitioned one.
     """
     outputs = list(entry.root.shape.leaves())
     number_of = {index: number for number, (index, _) in enumerate(outputs)}
@@ -154,12 +164,12 @@ def _donated(original: HloModule, entry: HloComputation) -> frozenset[int]:
 
 @dataclass(slots=True)
 class _Schedule:
-    """The buffers of a program over its schedule.
+    """Simulates the allocation of buffers over the schedule of a partitioned program.
 
     Attributes:
         global_shapes: the global shapes of values, with layouts.
-        donated: the numbers of the entry's result leaves in buffers of arguments.
-        peaks: the peak of each computation.
+        donated: the numbers of the leaves of the entry's result that are written to buffers of arguments.
+        peaks: the peak of each computation that was simulated.
     """
 
     global_shapes: Mapping[HloInstruction, Shape]
@@ -167,11 +177,11 @@ class _Schedule:
     peaks: dict[HloComputation, _Peak] = field(default_factory=dict[HloComputation, "_Peak"])
 
     def computation(self, computation: HloComputation, in_place: bool = False) -> list[int]:
-        """Record the peak of a computation; return the live bytes at each instruction.
+        """Simulate a computation and record its peak in ``peaks``; return the live bytes at each instruction.
 
         Args:
             computation: the computation; unless it is the entry, its caller owns the parameters.
-            in_place: results may reuse the buffers of parameters.
+            in_place: True if results may be written to the buffers of parameters.
         """
         order = computation.post_order()
         is_entry = _is_entry(computation)
@@ -199,7 +209,10 @@ class _Schedule:
     def _buffers(
         self, i: HloInstruction, buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]]
     ) -> tuple[tuple[_Buffer, ...], list[_Buffer]]:
-        """Return the buffers of a value's leaves, and those among them that the instruction allocates."""
+        """Return the buffers of the leaves of a value, and those of them that the instruction allocates.
+
+        ``buffers_of`` has the buffers of the operands.
+        """
         operation = i.operation
         if isinstance(operation, Tuple):
             return tuple(buffer for o in i.operands for buffer in buffers_of[o]), []
@@ -225,12 +238,12 @@ class _Schedule:
         )
 
     def laid_out(self, i: HloInstruction, leaf: Shape, index: tuple[int, ...] = ()) -> Shape:
-        """Return a per-device shape with the layout that the global array has.
+        """Return the shape of a tile with the layout that the global array has.
 
         Args:
             i: the instruction of the partitioned program.
-            leaf: its shape, or the part of it at ``index``: a tile, or a tuple of tiles.
-            index: the tuple index of ``leaf``.
+            leaf: the shape of its value, or the part of it at ``index``: a tile, or a tuple of tiles.
+            index: the shape index of ``leaf`` in the value.
         """
         if leaf.is_tuple:
             parts = enumerate(leaf.tuple_shapes)
@@ -249,7 +262,16 @@ class _Schedule:
         buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]],
         defined: Sequence[_Buffer],
     ) -> None:
-        """Let an elementwise operation or an update write its result to the buffer of a dead operand."""
+        """Let an elementwise operation or a dynamic-update-slice write its result over an operand.
+
+        The operand must have the size of the result, and its last use here.
+
+        Args:
+            position: the position of the instruction in the schedule.
+            i: the instruction.
+            buffers_of: the buffers of all values.
+            defined: the buffers that the instruction allocates.
+        """
         is_update = isinstance(i.operation, DynamicUpdateSlice)
         if len(defined) != 1 or not (i.operation.elementwise or is_update):
             return
@@ -267,7 +289,10 @@ class _Schedule:
     def _simulated(
         self, computation: HloComputation, order: Sequence[HloInstruction], defined: Sequence[list[_Buffer]]
     ) -> list[int]:
-        """Record the peak of a computation; return the live bytes at each instruction."""
+        """Record the peak of a computation in ``peaks``; return the live bytes at each instruction.
+
+        ``order`` is the schedule; ``defined`` has the buffers that each of its instructions allocates.
+        """
         buffers = [buffer for new in defined for buffer in new if buffer.bytes]
         position_of = {i: position for position, i in enumerate(order)}
         starts = {
@@ -301,7 +326,10 @@ class _Schedule:
         return timeline
 
     def _peak_of_calls(self, i: HloInstruction) -> list[_Buffer]:
-        """Return the live buffers at the highest peak of the computations that an instruction calls."""
+        """Return the buffers that are live at the peak of the computations that an instruction calls.
+
+        Of several computations, the one with the highest peak counts; an empty list if it calls none.
+        """
         peaks: list[list[_Buffer]] = [[]]
         if i.operation.calls_program:
             for called in i.called_computations:
@@ -312,7 +340,7 @@ class _Schedule:
 
 
 def _is_constant(buffer: _Buffer) -> bool:
-    """Return true for read-only buffers: entry arguments and constants."""
+    """Return true for the buffer of an entry argument or constant, which must not be overwritten."""
     i = buffer.instruction
     return isinstance(i.operation, Constant) or (
         isinstance(i.operation, Parameter) and i.parent is not None and _is_entry(i.parent)
@@ -320,7 +348,10 @@ def _is_constant(buffer: _Buffer) -> bool:
 
 
 def _changed_leaves(loop: HloInstruction) -> set[int]:
-    """Return the numbers of the leaves of a loop's state that its body does not return unchanged."""
+    """Return the numbers of the leaves of a while loop's state that its body may change.
+
+    The body returns all other leaves as they are.
+    """
     (body, _) = loop.called_computations
     root, (parameter,) = body.root, body.parameters
     leaves = range(_leaf_count(loop.shape))

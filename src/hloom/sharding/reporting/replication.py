@@ -16,17 +16,17 @@ from hloom.sharding.planning.decisions import Decision
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedArray:
-    """A replicated array.
+    """An array of the partitioned program of which every device has a full copy.
 
     Attributes:
-        name, opcode: the instruction.
+        name, opcode: the instruction that computes the array.
         op_name, source: the framework's operation and source line; "" if not recorded.
-        shape: the shape.
+        shape: the shape, as HLO text.
         bytes: the size on each device.
-        is_annotated: the program states that the array is replicated.
-        axis, dimension: the largest mesh axis that divides a dimension, and the dimension; "" and -1 if no
-            axis does.
-        saved: the bytes that a device saves if the axis shards the dimension.
+        is_annotated: True if the program states that the array is replicated.
+        axis, dimension: the largest mesh axis that divides a dimension evenly, and that dimension; "" and -1
+            if no axis does.
+        saved: the bytes that a device saves if that axis shards the dimension.
     """
 
     name: str
@@ -44,9 +44,10 @@ class ReplicatedArray:
 def replicated_arrays(
     partitioned: Partitioned, devices: int, axes: Mapping[str, int], least: float
 ) -> tuple[ReplicatedArray, ...]:
-    """Return the replicated arrays of at least ``least`` bytes, the largest first.
+    """Return the replicated arrays of at least ``least`` bytes, the largest first; none for one device.
 
-    Constants and aliases are left out. Without ``axes``, all devices count as one axis.
+    Constants and aliases are left out. ``axes`` are the sizes of the mesh axes; if empty, all devices count
+    as one axis.
     """
     if devices == 1:
         return ()
@@ -60,7 +61,10 @@ def replicated_arrays(
 
 
 def _computed(partitioned: Partitioned) -> Iterator[tuple[HloInstruction, Decision]]:
-    """Yield the instructions that produce replicated arrays of positive rank, with their decisions."""
+    """Yield the instructions whose results are replicated arrays of positive rank, with their decisions.
+
+    Constants, aliases and parameters of called computations are left out.
+    """
     module = partitioned.module
     for i in module.instructions():
         decision = partitioned.decisions.get(i)

@@ -40,10 +40,10 @@ class Row:
         name, opcode: the instruction.
         op_name, source: the framework's operation and source line; "" if not recorded.
         axes: the mesh axes along which the devices of a group differ, joined by ``+``; "" without a mesh.
-        members: the size of a group.
+        members: the number of devices in a group.
         bytes: the bytes that a device sends in one execution.
         times: the number of executions in a step; loops of unknown trip count count as one iteration.
-        seconds: the estimated time in a step.
+        seconds: the estimated time of all executions in a step.
         why: the reason for the collective.
     """
 
@@ -65,19 +65,20 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Communication and memory of a sharded program.
+    """The communication and memory of each device in a step (one run) of a sharded program.
 
     Attributes:
         devices: the number of devices.
-        mesh: the sizes of the mesh axes.
-        collectives: the collectives, in descending order of bytes per step.
+        mesh: the sizes of the mesh axes, by name.
+        collectives: the collectives of the partitioned program, in descending order of bytes per step.
         memory: the memory that a device uses.
         capacity: the memory that a device has, in bytes; None if unknown.
-        replicated: the replicated parameters with their bytes, the largest first.
+        replicated: the replicated parameters of the entry as (name, bytes), the largest first.
         unknown_loops: the number of loops of unknown trip count.
-        conflicts: the instructions with incompatible shardings.
+        conflicts: the instructions whose operands have incompatible shardings.
         replicated_arrays: the replicated arrays of at least 1 % of the peak, the largest first.
-        suggestions: other shardings, and reduce-scatters in place of all-reduces.
+        suggestions: changes of the program that reduce traffic or memory: other shardings, and
+            reduce-scatters in place of all-reduces.
     """
 
     devices: int
@@ -93,12 +94,12 @@ class Report:
 
     @property
     def bytes_per_step(self) -> int:
-        """The bytes that a device sends in a step."""
+        """The bytes that a device sends in a step, in all collectives."""
         return sum(row.bytes_per_step for row in self.collectives)
 
     @property
     def seconds(self) -> float:
-        """The estimated time of all collectives in a step, without overlap."""
+        """The estimated time of all collectives in a step, in seconds, if none of them overlap."""
         return sum(row.seconds for row in self.collectives)
 
     @property
@@ -111,16 +112,16 @@ class Report:
 
     @property
     def peak_bytes(self) -> int:
-        """The maximum of live bytes on a device, arguments included."""
+        """The maximum of live bytes on a device during a step, arguments included."""
         return self.memory.peak_bytes
 
     @property
     def fits(self) -> bool | None:
-        """True if the peak fits into the memory of a device; None if that is unknown."""
+        """True if the peak fits into the memory of a device; None if the size of that memory is unknown."""
         return None if self.capacity is None else self.memory.peak_bytes <= self.capacity
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON data."""
+        """Return all fields and totals of the report as data for `json.dumps`."""
         rows = [asdict(row) | {"bytes_per_step": row.bytes_per_step} for row in self.collectives]
         totals = ("bytes_per_step", "seconds", "argument_bytes", "result_bytes", "peak_bytes", "fits")
         return asdict(self) | {"collectives": rows} | {name: getattr(self, name) for name in totals}
@@ -134,10 +135,12 @@ def report(
     tries: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Return the report of a program with shardings.
+    """Partition a program, and report its collectives, their traffic, and the memory of each device.
+
+    The report also states replicated arrays, conflicting shardings, and suggestions.
 
     Args:
-        program: a module, or the result of ``jax.jit(f).lower(...)``.
+        program: a module with shardings, or the result of ``jax.jit(f).lower(...)``.
         mesh: the sizes of axes by name, major first, or a mesh of JAX, abstract or not. Axes of the program
             with these names get these sizes. None keeps the program's mesh.
         topology: a name of `TOPOLOGIES`, or a link for each axis. A collective over several axes is timed by
@@ -187,7 +190,10 @@ def report(
 
 
 def _axis_sizes(mesh: object) -> dict[str, int]:
-    """Return the axis sizes of a mapping or a JAX mesh; raises HloError by the rule ``report.mesh``."""
+    """Return the axis sizes, by name, of a mapping or a JAX mesh; an empty dict for None.
+
+    Raises HloError by the rule ``report.mesh`` for any other object.
+    """
     sizes: object = getattr(mesh, "shape", mesh) if mesh is not None else {}
     if not isinstance(sizes, Mapping):
         message = f"expected sizes of axes or a mesh of JAX, got {type(mesh).__name__}"
@@ -196,7 +202,10 @@ def _axis_sizes(mesh: object) -> dict[str, int]:
 
 
 def _module(program: Any) -> HloModule:
-    """Return the module of a program; raises HloError by the rule ``report.program``."""
+    """Return the HLO module of a module or a lowered JAX function.
+
+    Raises HloError by the rule ``report.program`` for any other object.
+    """
     if isinstance(program, HloModule):
         return program
     if not hasattr(program, "compiler_ir"):
@@ -206,7 +215,10 @@ def _module(program: Any) -> HloModule:
 
 
 def _row(execution: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why: Why) -> Row:
-    """Return the report's row of a collective."""
+    """Return the report's row for a collective: its traffic in a step, estimated time, and reason.
+
+    ``axes`` are the sizes of the mesh axes; ``links`` has the link of each axis, and as "" the slowest.
+    """
     traffic, times = execution.sent, execution.times
     i, members, amount = traffic.instruction, traffic.members, traffic.bytes
     along = _axes(i, axes)
@@ -217,10 +229,11 @@ def _row(execution: Execution, axes: Mapping[str, int], links: Mapping[str, Link
 
 
 def _steps(i: HloInstruction, members: int) -> int:
-    """Return the number of consecutive messages of a collective among ``members`` devices.
+    """Return the number of consecutive messages that a collective among ``members`` devices takes.
 
-    An all-to-all takes one for each other device, other collectives use recursive doubling. Source: Thakur,
-    Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+    A permute takes 1, an all-to-all one for each other device; other collectives use recursive doubling.
+    Source: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH",
+    2005.
     """
     if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)):
         return 1
@@ -230,7 +243,10 @@ def _steps(i: HloInstruction, members: int) -> int:
 
 
 def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:
-    """Return the mesh axes along which the devices of a collective's group differ; "" if none."""
+    """Return the mesh axes along which the devices of a collective's group differ, joined by ``+``.
+
+    ``axes`` are the sizes of the mesh axes. Returns "" without mesh axes, or if a permute moves nothing.
+    """
     operation = i.operation
     if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
         moving = [pair for pair in operation.source_target_pairs if pair[0] != pair[1]]
@@ -245,7 +261,10 @@ def _axes_of_groups(groups: ReplicaGroups, axes: tuple[tuple[str, int], ...]) ->
 
 
 def _replicated(module: HloModule, partitioned: Partitioned) -> Iterator[tuple[str, int]]:
-    """Yield the name and the bytes of each replicated parameter, the largest first."""
+    """Yield (name, bytes) of each replicated array among the entry's parameters, the largest first.
+
+    Scalars are left out. The name of an element of a tuple is such as ``p{1}``.
+    """
     tilings = iter(partitioned.parameters)
     parameters: list[tuple[str, int]] = []
     for parameter in module.entry.parameters:

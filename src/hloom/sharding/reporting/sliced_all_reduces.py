@@ -15,9 +15,10 @@ from hloom.operations.dynamic_slicing import DynamicSlice
 
 
 def sliced_dimension(all_reduce: HloInstruction) -> int | None:
-    """Return the dimension along which each device of a group takes its slice of an all-reduce, or None.
+    """Return the dimension along which each device uses only its own slice of an all-reduce's result.
 
-    All users must be slices into as many equal parts as the group has devices.
+    All users must slice the result into as many equal parts as the group has devices. Returns None if they do
+    not, or for another instruction.
     """
     operation = all_reduce.operation
     if (
@@ -33,9 +34,10 @@ def sliced_dimension(all_reduce: HloInstruction) -> int | None:
 
 
 def _partitioned_dimension(user: HloInstruction, total: HloInstruction, members: Sequence[int]) -> int | None:
-    """Return the dimension along which ``user`` slices part n of ``total`` on member n of a group.
+    """Return the dimension along which ``user`` slices ``total`` such that each device gets its own part.
 
-    Returns None if there is no such dimension.
+    ``members`` are the device ids of a group. The parts must be equal and, over all members, cover ``total``.
+    Returns None if ``user`` is no such slice.
     """
     if not isinstance(user.operation, DynamicSlice) or user.operands[0] is not total or len(members) < 2:
         return None

@@ -44,7 +44,12 @@ Placement: TypeAlias = "tuple[tuple[str, ...], ...]"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The bytes that a device sends in a step, and the peak of its memory in bytes."""
+    """The costs of a partitioned program, for one device.
+
+    Attributes:
+        sent: the bytes that a device sends in a step, which is one run of the program.
+        peak: the maximum of live bytes on a device.
+    """
 
     sent: int
     peak: int
@@ -52,16 +57,16 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A suggested change of a program.
+    """A suggested change of a program that lowers traffic or memory.
 
     Attributes:
-        kind: "sharding", another annotation; "reduce-scatter" in place of an all-reduce.
-        text: a sentence.
-        instructions: the instructions to change.
-        op_name, source: the framework's operation and source line of the first of them.
-        before, after: the tilings.
+        kind: "sharding", another annotation; "reduce-scatter", in place of an all-reduce.
+        text: the suggestion as a sentence.
+        instructions: the names of the instructions to change.
+        op_name, source: the framework's operation and source line of the first of these instructions.
+        before, after: the tilings before and after the change; "" for a reduce-scatter.
         saved_bytes: the bytes that a device sends less in a step; may be negative.
-        saved_memory: the bytes that a device uses less at the peak; may be negative.
+        saved_memory: the bytes by which the peak of a device's memory is lower; may be negative.
         verified: how the savings were determined: "partitioned again", or "arithmetic".
     """
 
@@ -82,11 +87,11 @@ class _AnnotationGroup:
     """Annotated arrays of equal shape and tiling; parameters without annotation count as replicated.
 
     Attributes:
-        shape: the global shape.
-        tiling: the tiling.
+        shape: the global shape of each array.
+        tiling: the tiling of each array.
         leaves: the arrays, as (name of the instruction, number of the leaf in its value).
-        sent: the bytes that a device sends per step in the collectives that these annotations cause.
-        parameter_bytes: the size of the parameters among them on a device.
+        sent: the bytes that a device sends in a step in the collectives that these annotations cause.
+        parameter_bytes: the bytes on a device of those arrays that are entry parameters.
     """
 
     shape: Shape
@@ -106,9 +111,10 @@ def suggested_shardings(
     crowded: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[Suggestion]:
-    """Return cheaper shardings in ascending order of cost: the best one for each group of annotations.
+    """Return suggestions for other shardings, at most one for each group of equally annotated arrays.
 
-    Annotations of one group are changed together.
+    Tries shardings by partitioning the program again, and keeps the cheapest one of each group. The
+    suggestions are in ascending order of the cost of the changed program.
 
     Args:
         module: the program.
@@ -117,7 +123,8 @@ def suggested_shardings(
         needs: the reason for each collective, and the bytes that a device sends for it in a step.
         costs: the costs of the program as it is.
         tries: the maximum number of programs to partition.
-        crowded: the program does not fit into memory, so that more traffic is acceptable for less memory.
+        crowded: True if the program does not fit into memory, so that more traffic is acceptable for less
+            memory.
         progress: called with a description of each try.
     """
     named = dict(axes) or {"devices": devices}
@@ -150,9 +157,10 @@ def _order(costs: Costs) -> tuple[int, int]:
 
 
 def _is_better(changed: Costs, costs: Costs, crowded: bool) -> bool:
-    """Return true if traffic or memory is significantly lower, and the other is not higher.
+    """Return true if ``changed`` has significantly lower traffic or peak memory than ``costs``.
 
-    If the program is ``crowded``, less memory may cost more traffic.
+    The other of the two must not be higher; but if the program does not fit into memory (``crowded``), less
+    memory may cost more traffic.
     """
     less_traffic = changed.sent < costs.sent * (1 - _LEAST) and changed.peak <= costs.peak * (1 + _LEAST)
     less_memory = changed.peak < costs.peak * (1 - _LEAST) and (changed.sent <= costs.sent or crowded)
@@ -160,9 +168,10 @@ def _is_better(changed: Costs, costs: Costs, crowded: bool) -> bool:
 
 
 def _groups(module: HloModule, devices: int, needs: Sequence[tuple[Why, int]]) -> list[_AnnotationGroup]:
-    """Group annotated arrays and entry parameters by shape and tiling; sort by descending traffic.
+    """Group annotated arrays and entry parameters by shape and tiling, in descending order of traffic.
 
-    Groups with equal traffic are sorted by descending bytes of parameters.
+    The traffic is what a device sends in the collectives that the annotations cause. Groups of equal traffic
+    are in descending order of the bytes of parameters.
 
     Args:
         module: the annotated program.
@@ -200,7 +209,10 @@ def _groups(module: HloModule, devices: int, needs: Sequence[tuple[Why, int]]) -
 def _candidates(
     groups: Sequence[_AnnotationGroup], axes: Mapping[str, int], tries: int
 ) -> Iterator[tuple[int, tuple[_AnnotationGroup, Placement]]]:
-    """Yield at most ``tries`` placements, of each group in turn, as (group number, (group, placement))."""
+    """Yield at most ``tries`` shardings to try, as (group number, (group, mesh axes of each dimension)).
+
+    The groups take turns: first the first sharding of every group, then the second of every group, and so on.
+    """
     queues = [(number, group, list(_placements(group, axes))) for number, group in enumerate(groups)]
     queues = [queue for queue in queues if queue[2]]
     for turn in range(max((len(placements) for _, _, placements in queues), default=0)):
@@ -211,7 +223,10 @@ def _candidates(
 
 
 def _placements(group: _AnnotationGroup, axes: Mapping[str, int]) -> Iterator[Placement]:
-    """Yield the placements that add, move or remove one axis of a group's tiling."""
+    """Yield other shardings of a group's arrays, each as the mesh axes of each dimension, major first.
+
+    Each adds, moves or removes one of ``axes``, the mesh axes with their sizes.
+    """
     coordinates = group.tiling.coordinates
     current = tuple(tuple(coordinate_text(c, axes).split("+")) if c.count > 1 else () for c in coordinates)
     if any(axis not in axes for dimension in current for axis in dimension):
@@ -235,7 +250,7 @@ def _tiling(placement: Placement, axes: Mapping[str, int], devices: int) -> Tili
 
 
 def _changed(module: HloModule, group: _AnnotationGroup, tiling: Tiling) -> HloModule:
-    """Return a copy of a program in which the annotations of a group have another tiling."""
+    """Return a copy of a program in which the arrays of an annotation group have the tiling ``tiling``."""
     copy = clone_module(module)
     numbers_of: dict[str, list[int]] = {}
     for name, number in group.leaves:
@@ -250,13 +265,13 @@ def _changed(module: HloModule, group: _AnnotationGroup, tiling: Tiling) -> HloM
 def _annotate(
     i: HloInstruction, original: HloInstruction, numbers: Sequence[int], sharding: Sharding
 ) -> None:
-    """Set the sharding of some leaves of an instruction.
+    """Set the sharding annotation of some leaves of an instruction.
 
     Args:
         i: the instruction, in a copy of the program.
-        original: the same instruction in the program; the other leaves keep its sharding.
-        numbers: the numbers of the leaves.
-        sharding: the new sharding.
+        original: the same instruction in the program itself; the other leaves keep its sharding.
+        numbers: the numbers of the leaves to annotate.
+        sharding: the new sharding of these leaves.
     """
     if i.frontend_attributes and _ATTRIBUTE in i.frontend_attributes:
         i.frontend_attributes = {k: v for k, v in i.frontend_attributes.items() if k != _ATTRIBUTE}
@@ -309,7 +324,10 @@ def _suggestion(
 
 
 def scatters(executed: Sequence[Execution]) -> list[Suggestion]:
-    """Return a suggestion to use a reduce-scatter for each all-reduce of which devices use slices only."""
+    """Return a suggestion to use a reduce-scatter for each all-reduce of which devices use only their slices.
+
+    ``executed`` are the collectives of the program with the number of their executions.
+    """
     suggestions: list[Suggestion] = []
     for execution in executed:
         i = execution.sent.instruction

@@ -12,7 +12,7 @@ from hloom.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The link between devices along an axis.
+    """The network link of a device along a mesh axis, as a cost model.
 
     Attributes:
         latency: seconds per message.
@@ -28,7 +28,7 @@ class Topology:
     """A kind of device and its interconnect.
 
     Attributes:
-        link: the link along every axis.
+        link: the link of a device along every mesh axis.
         memory: the memory of a device in bytes; None if it depends on the machine.
     """
 
@@ -57,7 +57,10 @@ _PREFIXES: Final = "KMGT"
 
 
 def parse_memory(text: str) -> int:
-    """Parse bytes such as ``16GiB``, ``80GB`` or ``1e9``; raises HloError by the rule ``memory.notation``."""
+    """Parse a number of bytes such as ``16GiB``, ``80GB`` or ``1e9``; return it.
+
+    Raises HloError by the rule ``memory.notation`` for any other text.
+    """
     size = _SIZE.fullmatch(text.strip())
     if size is not None:
         unit = (size[2] or "").upper()
@@ -71,9 +74,10 @@ def parse_memory(text: str) -> int:
 
 
 def links_of(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dict[str, Link]:
-    """Return the link of each axis, and the slowest link as axis "".
+    """Return the link along each mesh axis, by name, and under the name "" the slowest link.
 
-    Raises HloError by the rule ``report.topology`` for an unknown name or an axis without a link.
+    ``topology`` is a name of `TOPOLOGIES`, or a link for each axis. Raises HloError by the rule
+    ``report.topology`` for an unknown name or an axis without a link.
     """
     if isinstance(topology, str):
         return dict.fromkeys((*axes, ""), _named(topology).link)
@@ -86,7 +90,10 @@ def links_of(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dic
 
 
 def memory_of_device(topology: str | Mapping[str, Link]) -> int | None:
-    """Return the memory of a device in bytes; None if the topology does not state it."""
+    """Return the memory of a device in bytes; None if the topology does not state it.
+
+    ``topology`` is a name of `TOPOLOGIES`, or a link for each axis, which states no memory.
+    """
     return _named(topology).memory if isinstance(topology, str) else None
 
 

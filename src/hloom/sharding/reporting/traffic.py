@@ -27,7 +27,7 @@ class Sent:
 
     Attributes:
         instruction: the collective.
-        members: the number of participants; 2 for a permutation.
+        members: the number of devices in a group; 2 for a permute.
         bytes: the bytes that a device sends.
     """
 
@@ -37,7 +37,10 @@ class Sent:
 
 
 def sent(instruction: HloInstruction, devices: int) -> Sent | None:
-    """Return the traffic of a collective or the start of one; None for other instructions."""
+    """Return the traffic of one execution of a collective, or of its start instruction.
+
+    Returns None for other instructions. ``devices`` is the number of devices of the program.
+    """
     operation = instruction.operation
     size = sum(shape_bytes(operand.shape) for operand in instruction.operands)
     if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
@@ -59,7 +62,10 @@ def sent(instruction: HloInstruction, devices: int) -> Sent | None:
 
 
 def _members(operation: Collective, devices: int) -> int:
-    """Return the number of devices in the largest group; ``devices`` if the collective lists no groups."""
+    """Return the number of devices in the largest group of a collective.
+
+    Returns ``devices``, the number of devices of the program, if the collective lists no groups.
+    """
     groups = operation.replica_groups
     if isinstance(groups, IotaDeviceList):
         return groups.group_size
@@ -67,7 +73,7 @@ def _members(operation: Collective, devices: int) -> int:
 
 
 def collectives(module: HloModule) -> Iterator[Sent]:
-    """Yield the traffic of each collective of a module, for one execution."""
+    """Yield the traffic of one execution of each collective in a partitioned module."""
     for instruction in module.instructions():
         traffic = sent(instruction, module.config.num_partitions)
         if traffic is not None:
@@ -75,13 +81,13 @@ def collectives(module: HloModule) -> Iterator[Sent]:
 
 
 def bytes_sent(module: HloModule) -> int:
-    """Return the bytes that a device sends if each collective of a module runs once."""
+    """Return the bytes that a device sends if each collective of a partitioned module runs once."""
     return sum(traffic.bytes for traffic in collectives(module))
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """The executions of a collective in a step.
+    """A collective with the number of its executions in a step, which is one run of the program.
 
     Attributes:
         sent: the traffic of one execution.
@@ -93,7 +99,11 @@ class Execution:
 
 
 def executions(module: HloModule, devices: int) -> tuple[list[Execution], int]:
-    """Return the executions of all collectives in a step, and the number of loops of unknown trip count."""
+    """Return the collectives that a step (one run of the program) executes, and how often each.
+
+    Also returns the number of loops of unknown trip count, which count as one iteration. ``devices`` is the
+    number of devices.
+    """
     WhileLoopTripCountAnnotator().run(module)
     executed: list[Execution] = []
     return executed, _count_executions(module.entry, devices, 1, executed)
@@ -102,10 +112,10 @@ def executions(module: HloModule, devices: int) -> tuple[list[Execution], int]:
 def _count_executions(
     computation: HloComputation, devices: int, times: int, executed: list[Execution]
 ) -> int:
-    """Append the executions of collectives in a computation and in the computations that it calls.
+    """Append the executions of collectives in a computation, and in those that it calls, to ``executed``.
 
-    ``times`` is the number of runs of the computation in a step. Returns the number of loops of unknown trip
-    count.
+    ``times`` is how often the computation runs in a step, ``devices`` the number of devices. Returns the
+    number of loops of unknown trip count.
     """
     unknown = 0
     for i in computation.instructions:
