@@ -75,8 +75,9 @@ class RuleFactor:
 def rule_of(call: HloInstruction) -> list[RuleFactor]:
     """Return the factors of a custom call's sharding rule that can be sharded.
 
-    These are the factors that are major in all their dimensions and need no replication. Returns an empty
-    list for a call without rule. Raises HloError by the rule ``sharding.rule`` for a malformed one.
+    A factor is an index that dimensions of operands and results share. It can be sharded if it is major in
+    all its dimensions and needs no replication. Returns an empty list for a call without rule. Raises
+    HloError by the rule ``sharding.rule`` for a malformed one.
     """
     text = (call.frontend_attributes or {}).get("xla.sdy.sharding_rule")
     if text is None:
@@ -111,7 +112,7 @@ def rule_of(call: HloInstruction) -> list[RuleFactor]:
 
 
 def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]:
-    """Return a factor for each leading batch dimension that all operands of a custom call have in common.
+    """Return a factor (shardable index) for each batch dimension that all operands of a custom call share.
 
     ``shapes`` are the global shapes of the operands. Returns an empty list unless the call's target is in
     `BATCH_PARTITIONABLE`.

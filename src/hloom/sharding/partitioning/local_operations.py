@@ -77,14 +77,18 @@ class LocalOperation:
         return Shape(self.result.element_type, self.tiling.local(self.result.dimensions))
 
     def of_kind(self, kind: str) -> list[ShardedFactor]:
-        """Return the sharded factors whose ``Factor.kind`` is ``kind``, with their tilings of rank 1."""
+        """Return the sharded factors (indices of the operation) whose ``Factor.kind`` is ``kind``.
+
+        Each comes with its tiling, of rank 1.
+        """
         return [(factor, tiling) for factor, tiling in self.sharded if factor.kind == kind]
 
     def fetch(self, factor: Factor, tiling: Tiling, fill: Callable[[int], HloInstruction]) -> list[Fetch]:
         """Emit halo exchanges for the operands that ``factor`` indexes, and make their results the operands.
 
-        Returns the halos that were fetched. ``tiling`` is the tiling of the factor, of rank 1; ``fill``
-        returns the scalar for out-of-bounds elements of the operand with a given number.
+        Returns the halos that were fetched. A factor is an index of the operation, such as a spatial
+        dimension; ``tiling`` is its tiling, of rank 1. ``fill`` returns the scalar for out-of-bounds elements
+        of the operand with a given number.
         """
         fetched = fetches(self.i, self.shapes, self.result, factor, tiling) or []
         for fetch in fetched:
@@ -343,7 +347,11 @@ def _dynamic_update(local: LocalOperation) -> HloInstruction:
 
 
 def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
-    """Emit the neutral element of the combiner of ``factor``, in the element type of the result."""
+    """Emit the neutral element, in the element type of the result, of the combiner of ``factor``.
+
+    The factor is an index of the operation that devices reduce partially; its combiner merges their partial
+    results.
+    """
     assert factor.combiner is not None
     kind = local.result.element_type
     value = factor.combiner.neutral_element(kind)

@@ -26,8 +26,9 @@ TO_FULL: Final = "SPMDShardToFullShape"
 def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence[Coordinate]) -> Tiling:
     """Return the tiling over non-manual axes that a value keeps as it enters or leaves a manual region.
 
-    A dimension stays sharded if its tiles divide the array inside of the region evenly, and devices with
-    equal indices along the manual axes hold all tiles; otherwise it is replicated.
+    A manual region is code on local shapes, as in ``shard_map``. A dimension stays sharded if its tiles
+    divide the array inside of the region evenly, and devices with equal indices along the manual axes hold
+    all tiles; otherwise it is replicated.
 
     Args:
         have: the tiling inside of the region.
@@ -47,7 +48,7 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
 
 
 def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
-    """Return a tiling without the manual axes, for the value inside of a manual region.
+    """Return a tiling without the manual axes, for the value inside of a manual region (``shard_map``).
 
     If manual and other axes shard one dimension, it stays sharded over the other axes only if all of them are
     minor to the manual axes, or all are major; in the second case resharding exchanges tiles.
@@ -72,10 +73,10 @@ def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
 
 
 def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
-    """Return the tiling of an array inside of a manual region for which no element has to change its device.
+    """Return the tiling inside of a manual region for which no element of an array changes its device.
 
-    In each dimension the manual axes are major; their number of tiles is the ratio of the extents outside and
-    inside.
+    A manual region is code on local shapes, as in ``shard_map``. In each dimension the manual axes are major;
+    their number of tiles is the ratio of the extents outside and inside.
 
     Args:
         tiling: the tiling outside of the region.
@@ -112,10 +113,11 @@ def united(manual: Tiling, preserved: Tiling) -> Tiling:
 
 
 def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Enter a region that is manual over all devices; return the operand's tile, as a replicated value.
+    """Enter a region of code on local shapes that is manual over all devices; return the operand's tile.
 
-    Raises HloError by the rule ``sharding.manual-axes`` if ``i``, the call that enters the region, does not
-    have the shape of its operand's tile. ``region`` has the manual regions around the call.
+    The tile is recorded as a replicated value. Raises HloError by the rule ``sharding.manual-axes`` if ``i``,
+    the call that enters the region, does not have the shape of its operand's tile. ``region`` has the manual
+    regions around the call.
     """
     tile = copied(i.operands[0])
     if not tile.shape.compatible(i.shape):
@@ -129,11 +131,12 @@ def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 
 
 def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Leave a region that is manual over all devices; return the operand, as a tile of the annotated tiling.
+    """Leave a region of code on local shapes that is manual over all devices; return the global array.
 
-    ``i`` is the call that leaves the region; ``region`` has the manual regions around its operand. If the
-    annotation has manual subgroups, the result is still inside of their region. Raises HloError by the rule
-    ``sharding.manual-axes`` if the operand does not have the shape of a tile.
+    ``i`` is the call that leaves the region. Its operand becomes a tile of the annotated tiling; ``region``
+    has the manual regions around it. If the annotation has manual subgroups, the result is still inside of
+    their region. Raises HloError by the rule ``sharding.manual-axes`` if the operand does not have the shape
+    of a tile.
     """
     (operand,) = i.operands
     tiling = state.required.get(i) or state.replicated(i.shape)
@@ -152,8 +155,9 @@ def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
     """Convert the operands of a call that enters a manual region to tiles along the manual axes; return them.
 
-    The tiles keep their shardings over other axes. The result is an array, or a tuple if ``i`` has one.
-    ``region`` has the manual regions around the call.
+    A manual region is code on local shapes, as in ``shard_map``. The tiles keep their shardings over other
+    axes. The result is an array, or a tuple if ``i`` has one. ``region`` has the manual regions around the
+    call.
     """
     border = state.annotations.border(i)
     inner_region = (*region, border.coordinates)
@@ -169,10 +173,11 @@ def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 
 
 def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Convert the operands of a call that leaves a manual region to tiles of global arrays; return them.
+    """Convert tiles, the operands of a call that leaves a manual region, to global arrays; return these.
 
-    The arrays keep their shardings over non-manual axes. The result is an array, or a tuple if ``i`` has one.
-    ``region`` has the manual regions around the operands, the innermost of which is left.
+    A manual region is code on local shapes, as in ``shard_map``. The arrays keep their shardings over
+    non-manual axes. The result is an array, or a tuple if ``i`` has one. ``region`` has the manual regions
+    around the operands, the innermost of which is left.
     """
     shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     purpose = Purpose("region", Decision(i, i.shape, None))

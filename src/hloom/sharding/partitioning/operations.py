@@ -52,8 +52,8 @@ from hloom.sharding.tiling.tiling import Tiling
 def partition_operation(state: PartitionState, i: HloInstruction, region: Region) -> None:
     """Rewrite an operation to compute a tile of its result from tiles of its operands.
 
-    Chooses the factors to shard by cost, reshards the operands, and combines partial results. ``region`` has
-    the manual regions around the instruction.
+    Chooses by cost which indices of the operation (factors, such as a batch dimension) to shard, reshards the
+    operands, and combines partial results. ``region`` has the manual regions around the instruction.
     """
     shapes = [state.values[o].shape for o in i.operands]
     required = state.required.get(i) if not region else None
@@ -105,9 +105,9 @@ def partition_operation(state: PartitionState, i: HloInstruction, region: Region
 def _tilings_of(
     state: PartitionState, shape: Shape, sharded: Sequence[ShardedFactor], number: int
 ) -> Tilings:
-    """Return the tilings that the leaves of operand ``number`` must have if ``sharded`` factors are sharded.
+    """Return the tilings that operand ``number`` must have, nested like its global shape ``shape``.
 
-    ``shape`` is the operand's global shape.
+    ``sharded`` are the indices of the operation (factors) that are sharded, with their tilings.
     """
     return for_each_leaf(shape, lambda leaf: operand_tiling(sharded, number, leaf, state.devices))
 
@@ -177,14 +177,15 @@ def _decided(
     region: Region,
     required: Tilings | None,
 ) -> Decision:
-    """Return the decision how to shard an operation: the factors to shard for which devices send the least.
+    """Choose by cost which factors (indices) of an operation to shard; return the decision.
 
-    The tiling of the decision is not set yet.
+    The choice is the one for which a device sends the fewest bytes. The tiling of the decision is not set
+    yet.
 
     Args:
         state: the partitioning.
         i: the instruction.
-        factors: the factors (indices) of the operation.
+        factors: the factors of the operation.
         shapes: the global shapes of the operands.
         region: the manual regions around the instruction.
         required: the tilings that the result must have; None if it may have any.
@@ -234,7 +235,7 @@ def _local_operation(
         state: the partitioning.
         i: the instruction, whose operands are resharded already.
         shapes: the global shapes of the operands.
-        assignment: the factors to shard, with their tilings.
+        assignment: the factors (indices of the operation) that are sharded, with their tilings.
         tilings: the tilings of the result, nested like its shape.
         region: the manual regions around the instruction.
     """
@@ -273,8 +274,9 @@ def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, ti
     Args:
         i: the instruction, whose operands are tiles.
         shapes: the global shapes of the operands.
-        factor: the reduced factor: the dimension of each operand that is reduced.
-        tiling: the tiling of the factor, of rank 1.
+        factor: the reduced index of the operation; it has the number of the reduced dimension in each
+            operand.
+        tiling: the tiling of these dimensions, of rank 1.
     """
     assert factor.combiner is not None
     for number, d in factor.operands.items():
@@ -299,7 +301,8 @@ def _reduced(
     Args:
         state: the partitioning.
         i: the instruction that computes partial results.
-        sharded: the sharded factors; those that the result lacks are reduced over devices.
+        sharded: the sharded indices of the operation (factors); those that the result lacks are reduced over
+            devices.
         required: the tilings that the result must have; None for the propagated ones.
     """
     combiner = next(factor.combiner for factor, _ in sharded if factor.combiner is not None)

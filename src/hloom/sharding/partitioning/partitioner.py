@@ -98,7 +98,7 @@ def partitioned_program(module: HloModule, devices: int, *, even_results: bool =
 
 
 def _combine_all_reduces(state: PartitionState) -> None:
-    """Merge all-reduces that can run as one; a merged all-reduce gets the cause of its first operand's."""
+    """Merge all-reduces that can run as one; record the cause of the first one as that of the merged one."""
     module, causes = state.module, state.collectives.causes
     of_operand = {i.operands[0]: causes[i] for i in module.instructions() if i in causes and i.operands}
     AllReduceCombiner().run(module)
@@ -283,7 +283,7 @@ def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, regi
 def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region) -> None:
     """Replace a sharding constraint by its operand, resharded to the annotated tiling.
 
-    In a manual region the operand is not resharded.
+    In a manual region (code on local shapes, as in ``shard_map``) the operand is not resharded.
     """
     (operand,) = i.operands
     value = state.values[operand]

@@ -48,9 +48,10 @@ class Origin:
     result: Shape
 
     def sharded_factors(self, tiling: Tiling) -> list[ShardedFactor] | None:
-        """Return the factors to shard, with their tilings, so that the result gets the given tiling.
+        """Return the factors (indices of the operation) to shard so that the result gets the given tiling.
 
-        Returns None if that requires halos or reductions, or if tiles are on unequal numbers of devices.
+        Each comes with its tiling, of rank 1. Returns None if halos or reductions would be needed, or if
+        tiles are on unequal numbers of devices.
         """
         sharded: list[ShardedFactor] = []
         for d, tiles in enumerate(tiling.tiles):
@@ -64,7 +65,10 @@ class Origin:
         return sharded if tiling.is_even else None
 
     def operand_tilings(self, sharded: Sequence[ShardedFactor], devices: int) -> list[Tiling]:
-        """Return the tiling that each operand must have if the factors in ``sharded`` are sharded."""
+        """Return the tiling that each operand must have if the factors in ``sharded`` are sharded.
+
+        Factors are indices of the operation, such as a batch dimension.
+        """
         return [operand_tiling(sharded, number, shape, devices) for number, shape in enumerate(self.shapes)]
 
 

@@ -68,9 +68,10 @@ def reshard_operands(
 def _resharded_array(
     state: PartitionState, i: HloInstruction, tiling: Tiling, purpose: Purpose
 ) -> HloInstruction:
-    """Return the array ``i`` in the given tiling: an existing copy, a recomputed array, or a resharded copy.
+    """Return the array ``i`` in the given tiling: an existing copy, a recomputed or a resharded array.
 
-    Of these, the one for which a device sends the fewest bytes.
+    Of these, the one for which a device sends the fewest bytes. ``purpose`` is recorded as the reason of the
+    collectives.
     """
     value = state.values[i]
     copies = value.copies
@@ -124,7 +125,7 @@ def origin_of(
     Args:
         state: the partitioning.
         i: the instruction.
-        factors: the factors (indices) of the operation.
+        factors: the factors of the operation: its indices, with the dimensions that they index.
         shapes: the global shapes of the operands.
         region: the manual regions around the instruction.
     """
@@ -151,9 +152,9 @@ def _recomputation(
 ) -> tuple[Origin, list[ShardedFactor], float] | None:
     """Return how to recompute an array in a tiling, instead of resharding one of its copies.
 
-    Returns (the operation that computed the array, the factors to shard, the bytes that a device sends to
-    reshard the operands). Returns None if the bytes would reach ``limit``, or if the array cannot be
-    recomputed.
+    Returns (the operation that computed the array, its indices to shard with their tilings, the bytes that a
+    device sends to reshard the operands). Returns None if the bytes would reach ``limit``, or if the array
+    cannot be recomputed.
 
     Args:
         state: the partitioning.

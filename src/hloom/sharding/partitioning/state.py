@@ -24,7 +24,8 @@ Region: TypeAlias = "tuple[tuple[Coordinate, ...], ...]"
 def fixed_coordinates(region: Region) -> tuple[Coordinate, ...]:
     """Return the coordinates in which all devices of a collective group must agree inside of ``region``.
 
-    These are the indices of each device along the manual axes of all manual regions in ``region``.
+    These are the indices of each device along the manual axes of all manual regions (as of ``shard_map``) in
+    ``region``.
     """
     return tuple(coordinate for coordinates in region for coordinate in coordinates)
 

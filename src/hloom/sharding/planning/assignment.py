@@ -49,18 +49,18 @@ class AssignmentProblem:
     bytes_to_reshard: Callable[[int, Tiling], float]
 
     def fetches(self, factor: Factor, tiling: Tiling) -> list[Fetch] | None:
-        """Return the halos of operands that devices must fetch if ``factor`` is sharded by ``tiling``.
+        """Return the halos that devices must fetch if ``factor``, an index of the operation, is sharded.
 
-        ``tiling`` is of rank 1. Returns an empty list if tiles suffice, None if sharding the factor is not
-        supported.
+        ``tiling``, of rank 1, is the tiling of the factor. Returns an empty list if tiles suffice, None if
+        sharding the factor is not supported.
         """
         return fetches(self.i, self.shapes, self.result, factor, tiling)
 
 
 def cheapest_assignment(problem: AssignmentProblem) -> FactorAssignment:
-    """Return the choice of sharded factors for which a device sends the fewest bytes.
+    """Return the choice of factors to shard for which a device sends the fewest bytes.
 
-    Of choices with equal bytes, the one that divides the work into the most tiles wins.
+    Factors are the indices of the operation. Of choices with equal bytes, the one with the most tiles wins.
     """
     ranked: list[tuple[float, int, int, list[ShardedFactor]]] = []
     for number, sharded in enumerate(_candidates(problem)):
@@ -75,14 +75,18 @@ def cheapest_assignment(problem: AssignmentProblem) -> FactorAssignment:
 
 
 def _same(some: Sequence[ShardedFactor], others: Sequence[ShardedFactor]) -> bool:
-    """Return true if two assignments consist of the same sharded factors with equal tilings, in any order."""
+    """Return true if both lists have the same sharded factors with equal tilings, in any order.
+
+    Factors are the indices of an operation.
+    """
     return len(some) == len(others) and all(sharded in others for sharded in some)
 
 
 def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
-    """Yield candidate lists of sharded factors with their tilings; the empty list, full replication, is last.
+    """Yield candidate lists of factors (indices of the operation) to shard, with their tilings.
 
-    Each is chosen greedily, beginning with the factors that the target or one of the operands shards.
+    Each is chosen greedily, beginning with the factors that the target or one of the operands shards. The
+    empty list, with which every device computes the full result, is last.
     """
     sources = _sources(problem) or [[]]
     seen: list[list[ShardedFactor]] = []
@@ -101,8 +105,8 @@ def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
 def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
     """Return the factors that the target's tiling shards, then those that each operand's tiling shards.
 
-    Each list holds (factor, tiling of rank 1). Operands are in order of descending element count; arrays that
-    shard no factor are left out.
+    Factors are the indices of the operation. Each list holds (factor, tiling of rank 1). Operands are in
+    order of descending element count; arrays that shard no factor are left out.
     """
     sources: list[tuple[int, list[ShardedFactor]]] = []
     if problem.target is not None:
@@ -132,8 +136,8 @@ def _greedy(
 
     Args:
         problem: the operation to shard.
-        order: the sharded factors that the target and the operands suggest, one list each, by descending
-            priority.
+        order: the factors (indices of the operation) that the target and the operands shard, one list each,
+            by descending priority.
         kinds: the values of ``Factor.kind`` to consider.
         reduces: True to consider factors that the result does not have (reduced dimensions), too.
     """
@@ -147,10 +151,11 @@ def _greedy(
 
 
 def _with_unused_tilings(problem: AssignmentProblem, sharded: list[ShardedFactor]) -> list[ShardedFactor]:
-    """Return ``sharded`` extended by further factors, sharded over device axes that only operands use so far.
+    """Return ``sharded`` with further sharded factors, so that it uses the tilings of all operands.
 
-    Each one-dimensional tiling of an operand that ``sharded`` does not use goes to the largest factor that it
-    divides.
+    Factors are the indices of the operation. The tiling of an operand's dimension, if ``sharded`` does not
+    use it yet, goes to the largest factor that it divides and that is compatible; if there is none, it stays
+    unused.
     """
     extended = list(sharded)
     operand_tilings = [
@@ -177,7 +182,7 @@ def _can_shard(
 ) -> bool:
     """Return true if ``factor`` can be sharded by ``tiling`` in addition to the factors in ``sharded``.
 
-    ``tiling`` is of rank 1.
+    Factors are the indices of the operation; their tilings are of rank 1.
     """
     if any(factor is other for other, _ in sharded) or factor.size == 0:
         return False
@@ -202,7 +207,8 @@ def _share(a: Factor, b: Factor) -> bool:
 def _can_combine(problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor) -> bool:
     """Return true if one all-reduce can combine the partial results of ``factor`` and of ``sharded``.
 
-    The factors must have the same combiner, which must have a neutral element for the result's element type.
+    Factors are the indices of the operation. They must have the same combiner, which must have a neutral
+    element for the result's element type.
     """
     combiner, kind = factor.combiner, problem.result.element_type
     assert combiner is not None
@@ -233,8 +239,8 @@ def is_divided(factor: Factor, tiling: Tiling, shapes: Sequence[Shape], result: 
 def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
     """Return the bytes that a device sends if the factors in ``sharded`` are sharded.
 
-    They are sent to reshard operands, exchange halos, reduce partial results, and reshard the result to the
-    target.
+    Factors are the indices of the operation. The bytes are sent to reshard operands, exchange halos, reduce
+    partial results, and reshard the result to the target.
     """
     operands = range(len(problem.operand_tilings))
     total = sum(_bytes_to_operand(problem, sharded, number)[0] for number in operands)
@@ -244,10 +250,10 @@ def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> 
 def _bytes_to_operand(
     problem: AssignmentProblem, sharded: Sequence[ShardedFactor], number: int
 ) -> tuple[float, bool]:
-    """Return the bytes that a device sends for operand ``number`` if the factors in ``sharded`` are sharded.
+    """Return the bytes that a device sends to provide operand ``number`` in the tiling that it must have.
 
-    Also returns true if the cheapest way is to fetch the operand's halo from its current tiles, without
-    resharding.
+    ``sharded`` are the sharded factors, indices of the operation. Also returns true if the cheapest way is to
+    fetch the operand's halo from its current tiles, without resharding.
     """
     current, shape = problem.operand_tilings[number], problem.shapes[number]
     if current is None:
@@ -275,7 +281,10 @@ def _bytes_to_operand(
 
 
 def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
-    """Return the bytes that a device sends to reduce partial results and reshard to the target tiling."""
+    """Return the bytes that a device sends to reduce partial results and reshard to the target tiling.
+
+    ``sharded`` are the sharded factors, indices of the operation; those that the result lacks are reduced.
+    """
     target, dimensions = problem.target, problem.result.dimensions
     tiling = result_tiling(sharded, problem.result, problem.devices)
     width = (accumulation_type(problem.i, problem.result) or problem.result.element_type).bits / 8
@@ -310,7 +319,8 @@ def scattered(
         tiling: the tiling of the partial results.
         target: the target tiling of the result.
         dimensions: the dimensions of the global result.
-        sharded: the sharded factors of the operation; those that the result lacks give partial results.
+        sharded: the sharded indices of the operation (factors); those that the result lacks give partial
+            results.
     """
     reduced = [reduced_tiling.coordinates[0] for factor, reduced_tiling in sharded if factor.result is None]
     return scattered_dimension(tiling, reduced, target, dimensions)
@@ -319,7 +329,8 @@ def scattered(
 def operand_tiling(sharded: Sequence[ShardedFactor], number: int, shape: Shape, devices: int) -> Tiling:
     """Return the tiling that an operand must have if the factors in ``sharded`` are sharded.
 
-    ``number`` is the operand number, ``shape`` the operand's global shape.
+    Factors are the indices of the operation. ``number`` is the operand number, ``shape`` the operand's global
+    shape.
     """
     by_dimension = {f.operands[number]: tiling for f, tiling in sharded if number in f.operands}
     return from_dimensions(shape, by_dimension, devices)
@@ -328,7 +339,7 @@ def operand_tiling(sharded: Sequence[ShardedFactor], number: int, shape: Shape, 
 def result_tiling(sharded: Sequence[ShardedFactor], shape: Shape, devices: int) -> Tiling:
     """Return the tiling that the result has if the factors in ``sharded`` are sharded.
 
-    ``shape`` is the global shape of the result.
+    Factors are the indices of the operation. ``shape`` is the global shape of the result.
     """
     by_dimension = {f.result: tiling for f, tiling in sharded if f.result is not None}
     return from_dimensions(shape, by_dimension, devices)

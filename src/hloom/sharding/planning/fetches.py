@@ -125,10 +125,10 @@ def _of_concatenation(
 def _of_convolution(
     operation: Convolution, shapes: Sequence[Shape], result: Shape, factor: Factor, tiles: int
 ) -> list[Fetch] | None:
-    """Return the halo of a convolution's input if a spatial factor is sharded into ``tiles`` tiles.
+    """Return the halo of a convolution's input if a spatial dimension is sharded into ``tiles`` tiles.
 
-    The factor is a spatial dimension of the output or, if the result lacks it, of the kernel. Returns None if
-    a range contains no element, or if the elements to skip are not whole strides of the window.
+    ``factor`` is that dimension: of the output or, if the result lacks it, of the kernel. Returns None if a
+    range contains no element, or if the elements to skip are not whole strides of the window.
     """
     labels = operation.dim_labels
     d = factor.operands[0]

@@ -49,7 +49,7 @@ class Move:
 def merged(
     sizes: Sequence[int], orders: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Merge axes that are adjacent in all orders; return the merged sizes, and the orders of merged axes.
+    """Merge axes that are adjacent in all ``orders``; return (sizes, orders) in terms of the merged axes.
 
     Two axes are merged if each order has the second directly after the first, or neither axis.
 
@@ -59,7 +59,7 @@ def merged(
     """
 
     def are_one(k: int) -> bool:
-        """Return true if each order has axis k + 1 directly after axis k, or neither axis."""
+        """Return true if axis k + 1 directly follows axis k in each order that has either of these axes."""
         return all(
             (k in order) == (k + 1 in order) and (k not in order or order.index(k) + 1 == order.index(k + 1))
             for order in orders

@@ -31,7 +31,7 @@ class PermuteStep:
     """A resharding step that is a collective-permute of tiles.
 
     Attributes:
-        pairs: the (source, target) device ids.
+        pairs: pairs of device ids, (source, target).
         after: the tiling after the step.
     """
 
@@ -265,7 +265,7 @@ class _RegularPlan:
         return few == 1 or -(-self.dimensions[d] // few) == -(-self.dimensions[d] // many) * (many // few)
 
     def _arranged(self) -> list[list[int]] | None:
-        """Return the mesh axes to shard each dimension by if a collective-permute is the first step.
+        """Return, for each dimension, the mesh axes that shard it after an initial collective-permute.
 
         The number of tiles along each dimension stays the same, as a permute requires. The axes agree with
         those of the target in the longest possible prefix. Returns None if there are no such axes.
@@ -297,7 +297,10 @@ class _RegularPlan:
         return arranged
 
     def _permute_once(self) -> None:
-        """Add a collective-permute if it brings tiles closer to the target's devices; see `_arranged`."""
+        """Add a collective-permute if the target's tiles exist in the right size, but on other devices.
+
+        The new placement is that of `_arranged`.
+        """
         arranged = self._arranged()
         if arranged is None or arranged == self.axes:
             return

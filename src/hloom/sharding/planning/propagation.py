@@ -46,6 +46,8 @@ class Statement:
 class Border:
     """The border of a manual region: a call that converts global arrays to tiles, or tiles to global arrays.
 
+    A manual region is code on local shapes, as in ``shard_map``.
+
     Attributes:
         enters: True if arrays enter the region (global to tiles), False if they leave it.
         manual: for each operand of the call, the tiling outside of the region, restricted to the manual axes.
@@ -158,10 +160,10 @@ class Propagation:
         return factors
 
     def _border_dimensions(self, i: HloInstruction, border: Border) -> list[_FactorDimensions]:
-        """Return a factor for each dimension of the arrays that a call passes into or out of a manual region.
+        """Return the dimensions that correspond inside and outside of a manual region with the border ``i``.
 
-        A factor is (size, the dimensions inside and outside of the region). Dimensions that manual axes shard
-        have no factor, as their extents inside and outside differ.
+        Returns (extent, [dimension inside, dimension outside]) for each dimension of each array that enters
+        or leaves. Dimensions that manual axes shard are left out, as their extents inside and outside differ.
         """
         factors: list[_FactorDimensions] = []
         for operand, (index, result), manual in zip(i.operands, i.shape.leaves(), border.manual, strict=True):
@@ -184,10 +186,10 @@ class Propagation:
     def _propagate_through(
         self, i: HloInstruction, factors: Sequence[_FactorDimensions], elementwise: bool
     ) -> bool:
-        """Propagate the sharding of one dimension per factor of ``i`` to all other dimensions of the factor.
+        """For each index (factor) of ``i``, propagate the sharding of one of its dimensions to the others.
 
-        Returns true if the tiling of any array changed. ``elementwise`` tells whether this is the pass over
-        elementwise operations, for the trace.
+        Returns true if the tiling of any array changed. ``factors`` has the dimensions that each factor
+        indexes; ``elementwise`` tells whether this is the pass over elementwise operations, for the trace.
         """
         changed = False
         for size, indexed in factors:

@@ -113,7 +113,8 @@ class Annotations:
     def border(self, call: HloInstruction) -> Border:
         """Return the tilings and manual axes that a call at the border of a manual region states.
 
-        ``call`` is a custom call to `TO_LOCAL`, which enters the region, or to `TO_GLOBAL`, which leaves it.
+        A manual region is code on local shapes, as in ``shard_map``. ``call`` is a custom call to `TO_LOCAL`,
+        which enters the region, or to `TO_GLOBAL`, which leaves it.
         """
         target = operation_of(call, CustomCall).custom_call_target
         shardings = self._shardy(call, _BORDER_SHARDINGS[target])
@@ -131,7 +132,10 @@ class Annotations:
         return Border(target == TO_LOCAL, manual, coordinates)
 
     def borders(self, instructions: Iterable[HloInstruction]) -> dict[HloInstruction, Border]:
-        """Return the border of a manual region for each call that enters or leaves one, by call."""
+        """Return a `Border` for each call that enters or leaves a manual region, such as a ``shard_map``.
+
+        The keys are the calls.
+        """
         return {
             i: self.border(i)
             for i in instructions

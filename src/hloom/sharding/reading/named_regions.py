@@ -30,9 +30,9 @@ _MESHES: Final = "xla.sdy.meshes"
 def normalize_regions(module: HloModule) -> None:
     """Convert named shardings at the borders of manual regions to Shardy's frontend attributes, in place.
 
-    A border is a custom call that converts between global and local shapes. Must run before call inlining,
-    which drops the annotations of operands, since these name the manual axes. Raises HloError by the rule
-    ``sharding.manual-axes`` for a border with neither attributes nor named shardings.
+    A border is a custom call that converts between global and local shapes, as at a ``shard_map``. Must run
+    before call inlining, which drops the annotations of operands, since these name the manual axes. Raises
+    HloError by the rule ``sharding.manual-axes`` for a border with neither attributes nor named shardings.
     """
     meshes: dict[Mesh, str] = {}
     for i in [i for computation in module.computations for i in computation.instructions]:

@@ -200,7 +200,10 @@ class Explainer:
         return "" if tiling is None else tiling_text(tiling, self.axes)
 
     def _origins(self, cause: Cause) -> Iterator[str]:
-        """Yield texts that name the annotations from which the tilings before and after resharding come."""
+        """Yield texts that name the annotations from which the tilings before and after resharding come.
+
+        ``cause`` is the recorded cause of a collective.
+        """
         by, value = cause.purpose.by, cause.value
         if isinstance(value, Decision) and cause.before is not None:
             for d in range(len(cause.before.tiles)):
@@ -291,10 +294,11 @@ class Explainer:
             )
 
     def _proposed(self, by: Decision) -> Iterator[tuple[str, bool]]:
-        """Yield (text, is used) for each sharding of an operand or preferred result that matters to ``by``.
+        """Yield (text, is used) for the shardings of operands and preferred result of an operation.
 
-        "Is used" tells whether the chosen sharding of the operation uses or excludes it. Shardings that are
-        not used although they are compatible are left out.
+        "Is used" is true if the chosen sharding of the operation uses that of the array, and false if it
+        excludes it. Shardings that are not used although they are compatible are left out. ``by`` is the
+        decision about the operation.
         """
         for factor in by.factors:
             arrays = [(_name(by.operands[n]), by.operand_tilings[n], d) for n, d in factor.operands.items()]
@@ -314,9 +318,9 @@ class Explainer:
 
 
 def _runner_up_bytes(assignment: FactorAssignment | None) -> int:
-    """Return the bytes that a device sends for the second cheapest assignment; -1 if there is none.
+    """Return the bytes that a device sends for the second cheapest way to shard an operation, rounded.
 
-    An assignment is a choice of the factors of an operation to shard.
+    Returns -1 if there is no second way.
     """
     if assignment is None or assignment.runner_up is None:
         return -1
@@ -350,7 +354,10 @@ def _target_has(decision: Decision, factor: Factor, tiling: Tiling) -> bool:
 
 
 def _dimension(decision: Decision, factor: Factor) -> str:
-    """Return a text for a factor, such as ``dimension 0 of %x`` or ``the contracting dimension of %x``."""
+    """Return a text for a factor, such as ``dimension 0 of %x`` or ``the contracting dimension of %x``.
+
+    A factor is an index of the operation of ``decision``, the instruction ``%x``.
+    """
     if factor.result is not None:
         return f"dimension {factor.result} of %{decision.instruction.name}"
     kind = "contracting" if decision.instruction.operation.family is Family.CONTRACTION else "reduced"

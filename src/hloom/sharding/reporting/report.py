@@ -121,7 +121,7 @@ class Report:
         return None if self.capacity is None else self.memory.peak_bytes <= self.capacity
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields and totals of the report as data for `json.dumps`."""
+        """Return all fields and totals of the report as a dict of JSON data."""
         rows = [asdict(row) | {"bytes_per_step": row.bytes_per_step} for row in self.collectives]
         totals = ("bytes_per_step", "seconds", "argument_bytes", "result_bytes", "peak_bytes", "fits")
         return asdict(self) | {"collectives": rows} | {name: getattr(self, name) for name in totals}

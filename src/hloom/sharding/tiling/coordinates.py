@@ -48,8 +48,8 @@ class Coordinate:
     def along(digits: Iterable[Digit], devices: int) -> Coordinate:
         """Return the coordinate whose tile index is the mixed-radix number with ``digits``, major first.
 
-        A digit (stride, size) is ``device // stride % size``. Digits of size 1 are dropped, and adjacent
-        digits are merged if one digit can express both.
+        A digit (stride, size) of a device id is ``device // stride % size``. Digits of size 1 are dropped,
+        and adjacent digits are merged if one digit can express both.
         """
         merged: list[Digit] = []
         for stride, size in digits:
@@ -63,7 +63,7 @@ class Coordinate:
 
     @staticmethod
     def of(indices: Sequence[int]) -> Coordinate:
-        """Return the coordinate with the given tile index of each device, ``indices[device]``.
+        """Return the coordinate (tile index of each device along a dimension) with ``indices``, by device id.
 
         The indices are stored as mixed-radix digits of the device id if digits can express them, else as a
         list.
@@ -92,7 +92,7 @@ class Coordinate:
 
 @lru_cache(maxsize=1024)
 def _recognized(indices: tuple[int, ...]) -> Coordinate:
-    """Return the coordinate with the given tile index of each device, as digits of the device id if possible.
+    """Return the coordinate with the given tile index of each device, as digits of device ids if possible.
 
     Tries digits whose sizes are the prime factors of the device count, in the orders that `_radices` returns.
     If none gives the indices, the coordinate lists them.
@@ -139,8 +139,9 @@ Axes: TypeAlias = "tuple[int, ...]"
 def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple[Axes, ...]] | None:
     """Split device ids into axes of prime size such that each coordinate is a product of whole axes.
 
-    Returns (sizes of all axes, for each coordinate the numbers of its axes), both major axis first. Returns
-    None if a coordinate is irregular (lists its indices), or if digits of two coordinates overlap partially.
+    A coordinate is the tile index of each device along one dimension. Returns (sizes of all axes, for each
+    coordinate the numbers of its axes), both major axis first. Returns None if a coordinate is irregular
+    (lists its indices), or if digits of two coordinates overlap partially.
     """
     if not coordinates or any(coordinate.listed for coordinate in coordinates):
         return None
@@ -168,9 +169,7 @@ def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple
 
 
 def coordinate_along(axes: Iterable[int], sizes: Sequence[int]) -> Coordinate:
-    """Return the coordinate of each device along some axes of a device grid.
-
-    It is the row-major index of the device over these axes.
+    """Return the row-major index of each device along some axes of a device grid.
 
     Args:
         axes: the numbers of the axes, major axis first.
@@ -195,14 +194,15 @@ def groups_along(axes: Axes, sizes: tuple[int, ...]) -> DeviceGroups:
 
 
 def group_size(groups: DeviceGroups) -> int:
-    """Return the number of devices in each group."""
+    """Return the number of devices in each group of a collective; all groups have the same."""
     return groups.group_size if isinstance(groups, IotaDeviceList) else len(groups.groups[0])
 
 
 def are_independent(coordinates: Sequence[Coordinate]) -> bool:
-    """Return true if all combinations of tile indices, one index of each coordinate, occur equally often.
+    """Return true if all combinations of one index per coordinate occur on equally many devices.
 
-    That is, each combination occurs on the same number of devices, at least one.
+    A coordinate is the tile index of each device along one dimension. Each combination must occur on at least
+    one device.
     """
     basis = refined(tuple(coordinates))
     if basis is not None:
@@ -218,8 +218,8 @@ def are_independent(coordinates: Sequence[Coordinate]) -> bool:
 def same_classes(coordinates: Sequence[Coordinate], coordinate: Coordinate) -> bool:
     """Return true if ``coordinates`` together group devices exactly as the single ``coordinate`` does.
 
-    That is, any two devices have equal indices in all of ``coordinates`` if and only if they have equal
-    indices in ``coordinate``.
+    A coordinate is the tile index of each device along one dimension. Any two devices must have equal indices
+    in all of ``coordinates`` if and only if they have equal indices in ``coordinate``.
     """
     basis = refined((*coordinates, coordinate))
     if basis is not None:

@@ -77,10 +77,10 @@ class Halo:
         return _rounds(self)
 
     def segments(self) -> Iterator[tuple[int, HaloSegment]]:
-        """Yield (range number, segment) for the part of each range within each tile.
+        """Yield (range number, segment) for each intersection of a range and a tile.
 
-        If several devices own a tile, the receiver itself if it owns it, else the one with the fewest
-        elements sent so far, is the source of the segment.
+        The sender of the segment is an owner of the tile: the receiver itself if possible, else the owner
+        with the fewest elements sent so far.
         """
         owners = self.owners.by_tile() if self.owners is not None else {}
         load: dict[int, int] = {}
