@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CpuBackend(Backend):
-    """Compiles modules to native code through LLVM."""
+    """Backend ``cpu``: compiles HLO modules through LLVM to machine code for this machine."""
 
     name = "cpu"
 
@@ -44,15 +44,16 @@ class CpuBackend(Backend):
         return host()
 
     def pipeline(self) -> Pipeline:
-        """Return the passes of the compiler."""
+        """Return the pipeline of HLO passes that runs before code generation."""
         from hloom.cpu.pipeline import CPU_PIPELINE
 
         return CPU_PIPELINE
 
     def compile(self, module: HloModule, options: CompileOptions) -> Program:
-        """Compile a module, or find it in the cache; one of unbounded sizes is compiled when it runs.
+        """Compile a module, or load its machine code from the cache.
 
-        Raises HloError by the rule ``cpu.platform`` if native code cannot run on this system.
+        A module with unbounded dimensions (``f32[?]``) is compiled later, when a run tells the sizes. Raises
+        HloError by the rule ``cpu.platform`` if native code cannot run on this system.
         """
         require_native_platform()
         if is_unbounded(module):
@@ -60,7 +61,10 @@ class CpuBackend(Backend):
         return CompiledProgram(compile_or_load(module, reproducible=options.reproducible))
 
     def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
-        """Load the programs; their collectives run in native code if all programs are compiled."""
+        """Load one program per device of a world, replica-major; return them in the same order.
+
+        Collectives run in native code only if all programs are already compiled; else Python runs them.
+        """
         natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
         compiled = len(natives) == len(programs)
         calls = [native.host_calls for native in natives] if compiled else [()] * len(programs)
@@ -77,10 +81,10 @@ class CpuBackend(Backend):
         ]
 
     def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> SplitProgram:
-        """Split a program for `exe.prepare`: what depends on unchanging arguments only, and the rest.
+        """Split a module for `exe.prepare`: into what depends on unchanging arguments only, and the rest.
 
-        ``kept`` are the numbers of the unchanging arguments. Raises HloError by the rule ``prepare.dynamic``
-        for programs with arrays of dynamic sizes.
+        ``kept`` holds the numbers of the parameters whose arguments do not change from run to run. Raises
+        HloError by the rule ``prepare.dynamic`` if the module has arrays of dynamic size.
         """
         if is_dynamic(module):
             message = f"arguments of {module.name} cannot be prepared: it has arrays of dynamic sizes"
@@ -96,7 +100,17 @@ class CpuBackend(Backend):
         stop: ctypes.c_uint64 | None = None,
         host: Host | None = None,
     ) -> Gang | None:
-        """Return the gang of compiled programs; None for others, for dumped ones and for dynamic sizes."""
+        """Return a gang: all devices of the programs, run in turns by one thread.
+
+        Returns None if a program has dynamic or unbounded sizes or writes dump files, or if `gang_of` returns
+        None.
+
+        Args:
+            programs: one program per device, replica-major.
+            counts: the numbers of replicas and of partitions.
+            stop: a word that ends a run early when it becomes nonzero; None for none.
+            host: answers host calls (calls back into Python) other than native collectives; None for none.
+        """
         natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
         if len(natives) != len(programs):
             return None
@@ -108,12 +122,12 @@ class CpuBackend(Backend):
 
 
 class _Inspected(Program):
-    """Inspection of a program through its native form."""
+    """Base of the cpu backend's programs: takes memory sizes, cost, HLO, IR and assembly from `native`."""
 
     @property
     @abstractmethod
     def native(self) -> NativeExecutable:
-        """Return the native form."""
+        """Return the compiled module: its machine code and intermediate forms."""
 
     @property
     def memory(self) -> ProgramMemory:
@@ -142,7 +156,7 @@ class _Inspected(Program):
 
 
 class CompiledProgram(_Inspected):
-    """A program of bounded sizes, in native code."""
+    """A program without unbounded dimensions, compiled to machine code."""
 
     def __init__(self, native: NativeExecutable) -> None:
         self._native = native
@@ -158,7 +172,13 @@ class CompiledProgram(_Inspected):
         return CompiledDeviceProgram(self._native, device)
 
     def direct_call(self, checked: Callable[..., Any], *, donates: bool = False) -> Callable[..., object]:
-        """See `Program`: a builtin of native code, for a program that needs nothing but memory."""
+        """Return a CPython builtin function that runs the program on NumPy arrays, or ``checked``.
+
+        The builtin calls ``checked`` for arguments that are not arrays of exactly the expected type, shape
+        and layout. Returns ``checked`` itself if the program calls back into Python, has arrays of dynamic
+        size or writes snapshots of its runs, or if `Caller.builtin` does not support its parameters or
+        results. ``donates``: results take the memory of the donated arguments that they alias.
+        """
         native = self._native
         records = native.dump is not None and native.dump.snapshots
         is_alone = native.runs_alone and not records
@@ -166,14 +186,17 @@ class CompiledProgram(_Inspected):
 
 
 class UnboundedProgram(_Inspected):
-    """A program of unbounded sizes, compiled for the sizes of the arguments of each run."""
+    """A program with unbounded dimensions, which each run compiles for the sizes of its arguments."""
 
     def __init__(self, module: HloModule, options: CompileOptions) -> None:
         self._forms = RefinedForms(module, reproducible=options.reproducible)
 
     @property
     def native(self) -> NativeExecutable:
-        """Return the native form of the last run; raises HloError by ``compile.unbounded`` before it."""
+        """Return the module compiled for the last run; raises HloError if there was no run.
+
+        The rule of the error is ``compile.unbounded``.
+        """
         if self._forms.latest is None:
             message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
             raise HloError(message, rule="compile.unbounded")
@@ -184,7 +207,7 @@ class UnboundedProgram(_Inspected):
 
 
 class CompiledDeviceProgram(DeviceProgram):
-    """Native code on a device."""
+    """A compiled program on one device, with the state that the device keeps from run to run."""
 
     def __init__(
         self,
@@ -222,12 +245,18 @@ class CompiledDeviceProgram(DeviceProgram):
         return self._value(leaves), recording
 
     def _value(self, leaves: Sequence[Array]) -> Value:
-        """Return the result that native code has left in arrays."""
+        """Return the program's result: the arrays that native code wrote (``leaves``) in nested tuples.
+
+        Arrays of dynamic size, which native code pads to their bounds, get their actual sizes.
+        """
         result = joined(self._result, iter(leaves))
         return result if self._source is None else actual(result, self._source.root.shape)
 
     def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray | None]:
-        """Return the arrays that native code takes."""
+        """Flatten the arguments to the list of arrays that native code takes; None for tokens.
+
+        Arrays of dynamic size are padded to their bounds; their sizes follow as scalars.
+        """
         values = arguments
         if self._source is not None:
             pairs = zip(arguments, self._source.parameters, strict=True)
@@ -238,14 +267,18 @@ class CompiledDeviceProgram(DeviceProgram):
 def _host_calls(
     native: NativeExecutable, device: VirtualDevice, participants: Mapping[int, Participant] | None
 ) -> HostCalls:
-    """Return the host side of a program on a device; collectives with a participant run in native code."""
+    """Return the object that answers a program's host calls (calls back into Python) on a device.
+
+    ``participants``: by host call number, the records of collectives that run in native code instead; None if
+    there are none.
+    """
     from hloom.cpu.runtime.host import HostCalls
 
     return HostCalls(native.host_calls, device, participants)
 
 
 class UnboundedDeviceProgram(DeviceProgram):
-    """A program of unbounded sizes on a device."""
+    """A program with unbounded dimensions on one device; each run uses the code for its argument sizes."""
 
     def __init__(self, forms: RefinedForms, device: VirtualDevice) -> None:
         self._forms = forms

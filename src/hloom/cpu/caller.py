@@ -30,11 +30,12 @@ _LONG_WORK: Final = 200_000
 
 
 class Caller:
-    """Calls a program with numpy arrays.
+    """Runs a loaded program on NumPy arrays.
 
     Attributes:
-        loaded: the code of the program.
-        parameters, results: the shapes of the leaves of its arguments and of its result.
+        loaded: the machine code, and facts about it such as the size of its temporaries.
+        parameters, results: the shapes of the leaves of the arguments and of the result, in order; leaves are
+            the arrays and tokens in nested tuples.
     """
 
     def __init__(self, module: HloModule, loaded: LoadedProgram) -> None:
@@ -44,16 +45,17 @@ class Caller:
         self.results = leaf_shapes(module.entry.root.shape)
 
     def inputs(self, arguments: Sequence[Array | None]) -> list[Array]:
-        """Convert the leaves of the arguments to contiguous arrays, as native code reads them."""
+        """Convert the leaves of the arguments to contiguous arrays of their types; tokens to empty arrays."""
         return [
             np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
             for a, s in zip(arguments, self.parameters, strict=True)
         ]
 
     def outputs(self, donated: Sequence[Array | None] = ()) -> list[Array]:
-        """Return arrays for the leaves of the result: new ones, or leaves of donated arguments.
+        """Return an array for each leaf of the result: a new one, or the donated argument's that it aliases.
 
-        Raises EvaluationError by the rule ``evaluate.memory``.
+        ``donated``: the leaves of all arguments if arguments are donated, else empty. Raises EvaluationError
+        by the rule ``evaluate.memory``.
         """
         donors = dict(self.loaded.facts.reuses) if donated else {}
         taken = [donated[donors[n]] if n in donors else None for n in range(len(self.results))]
@@ -69,17 +71,18 @@ class Caller:
         *,
         donates: bool = False,
     ) -> list[Array]:
-        """Return the leaves of the result for the leaves of the arguments: arrays of their types and sizes.
+        """Run the program on the leaves of its arguments; return the leaves of its result.
 
-        Tokens are None. Raises Stopped if another device failed, and whatever the handler of a signal raises,
+        Arguments have the types and sizes of `parameters`, or None for a token; a token of the result is an
+        empty array. Raises Stopped if another device failed, and whatever the handler of a signal raises,
         such as KeyboardInterrupt.
 
         Args:
-            host: answers the program's calls of the host; needed if it has any.
-            context: that of the device; by default the program runs alone.
-            address: of the native function to call; by default the program's own.
-            donates: results that can take the memory of an argument are the argument's array; all of these
-                are writable and contiguous.
+            host: answers the program's host calls (calls back into Python); needed if it has any.
+            context: the run context of the device; by default that of a program that runs alone.
+            address: the address of the native function to call; by default the program's own entry function.
+            donates: results that alias an argument are returned in the argument's array; all such arrays are
+                writable and contiguous.
         """
         results, inputs = self.outputs(arguments if donates else ()), self.inputs(arguments)
         sources, targets = [a.ctypes.data for a in inputs], [r.ctypes.data for r in results]
@@ -94,7 +97,12 @@ class Caller:
         context: Context | None = None,
         address: int | None = None,
     ) -> None:
-        """Run on memory: the addresses of the leaves of arguments and result; see `run`."""
+        """Run the program on arrays in memory.
+
+        Args:
+            sources, targets: the addresses of the leaves of the arguments, and of the result.
+            host, context, address: see `run`.
+        """
         # The words of packed arguments, null, follow the addresses.
         count = len(sources) + len(self.loaded.facts.packed)
         source_words = (ctypes.c_void_p * max(1, count))(*sources)
@@ -116,11 +124,12 @@ class Caller:
             raise Stopped
 
     def builtin(self, fallback: RunFunction, *, donates: bool = False) -> RunFunction:
-        """Return a function that runs the program on arrays of exactly its types and sizes.
+        """Return a CPython builtin function that runs the program on arrays of exactly its types and shapes.
 
-        ``donates``: results take the memory of donated arguments. Others that do not fit go to ``fallback``.
-        Returns ``fallback`` itself if parameters or results are not arrays, or if the memory layouts of
-        Python's or numpy's objects are unknown.
+        The builtin passes all other arguments to ``fallback``. ``donates``: results take the memory of the
+        donated arguments that they alias. Returns ``fallback`` itself if a parameter or result is no array of
+        static size (or a tuple of such results) or of an unsupported type or size, or if the memory layouts
+        of Python's or NumPy's objects are unknown.
         """
         parameters, result = [p.shape for p in self._entry.parameters], self._entry.root.shape
         shapes = [*parameters, *self.results]
@@ -140,7 +149,10 @@ class Caller:
 
 
 def _allocate(shape: Shape) -> Array:
-    """Allocate a leaf of a result; raises EvaluationError by the rule ``evaluate.memory``."""
+    """Return an uninitialized array for a leaf of the result, an empty one for a token.
+
+    Raises EvaluationError by the rule ``evaluate.memory``.
+    """
     if not shape.is_array:
         return np.empty(0, np.uint8)
     try:

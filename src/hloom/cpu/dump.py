@@ -47,10 +47,11 @@ _numbers: Final = itertools.count()
 
 
 def begin_dump(module: HloModule, pipeline: Pipeline, flags: str = "") -> Dump | None:
-    """Return the dump of a compilation that begins; None unless the flags enable it for this program.
+    """Begin the dump of a module's compilation: return the writer of its files, None if it is not dumped.
 
-    ``flags`` add to those of ``XLA_FLAGS``. Raises HloError for malformed flags, and by the rule
-    ``dump.directory`` if the directory cannot be written.
+    ``flags`` add to the dump flags in ``XLA_FLAGS``, which select the modules to dump; ``pipeline`` holds the
+    passes that will run. Raises HloError for malformed flags, and by the rule ``dump.directory`` if the
+    directory cannot be written.
     """
     options = dump_options(os.environ.get("XLA_FLAGS", ""), flags)
     if not options.directory or not re.search(options.dump_hlo_module_re, module.name):
@@ -62,13 +63,13 @@ def begin_dump(module: HloModule, pipeline: Pipeline, flags: str = "") -> Dump |
 
 
 class Dump:
-    """Writes the dump files of one program.
+    """Writes the dump files of one module: HLO before, between and after passes, LLVM IR, machine code.
 
     Args:
-        options: the flags.
-        module: the program before compilation, which is written at once.
-        pipeline: the passes to run.
-        number: the number of the program in its file names.
+        options: the dump flags.
+        module: the module before compilation, which is written at once.
+        pipeline: the passes that will run.
+        number: the number of the module in its file names.
     """
 
     def __init__(self, options: DumpOptions, module: HloModule, pipeline: Pipeline, number: int) -> None:
@@ -86,16 +87,16 @@ class Dump:
 
     @property
     def snapshots(self) -> bool:
-        """Return whether every run is recorded."""
+        """Return whether the arguments and the result of every run are written to a snapshot file."""
         return self._options.dump_hlo_snapshots
 
     def after_pass(self, item: Pass, module: HloModule) -> None:
-        """Write the program after a pass that changed it; an observer of pipelines."""
+        """Write ``module`` as pass ``item`` left it, if the flags ask for it; called after each change."""
         title, before = self._places[id(item)]
         self._write_between(title, item.name, before, module)
 
     def compiled(self, module: HloModule, program: NativeProgram, entry: Entry, target: Target) -> None:
-        """Write the results of the compilation."""
+        """Write the optimized module, its kernel plans and buffers, LLVM IR, assembly and object files."""
         self._write_module("cpu_after_optimizations", module)
         plans = plan_program(module, KERNELS, target)
         self._write("cpu_after_optimizations-kernel-plans.txt", kernel_report(plans.values(), program))
@@ -109,7 +110,7 @@ class Dump:
             self._write(f"obj-file.part{number}.o", code)
 
     def executed(self, arguments: Sequence[Value], result: Value) -> None:
-        """Record a run: the values of the parameters and of the result."""
+        """Write a snapshot of a run: the module before compilation, the arguments and the result."""
         from hloom.proto.snapshot import snapshot_message
 
         module = self._given
@@ -127,7 +128,7 @@ class Dump:
             self._write_module(name.replace(" ", "_"), module)
 
     def _write_module(self, name: str, module: HloModule) -> None:
-        """Write a program in the enabled forms."""
+        """Write a module as text, as a serialized proto, or as both, as the flags say."""
         options = self._options
         if options.as_text:
             form = PrintOptions() if options.dump_hlo_as_long_text else PrintOptions.short_parsable()
@@ -146,7 +147,10 @@ class Dump:
                 self._write(f"{name}.hlo.pb", data)
 
     def _write(self, suffix: str, content: str | bytes) -> None:
-        """Write a file; standard output receives text only."""
+        """Write a file whose name ends in ``suffix``, or print it if the flags name standard output.
+
+        Bytes are not printed, only text.
+        """
         head = f"{self._prefix}module_{self._number:04d}"
         name = f"{head}.{self._name}.{suffix}"
         if len(name) > _MOST_CHARACTERS:
@@ -166,7 +170,10 @@ class Dump:
 
 
 def _places(pipeline: Pipeline) -> Iterator[tuple[str, Pass, str]]:
-    """Yield, for each pass, the title of its pipeline and the name of the next pass in it."""
+    """Yield (title of its pipeline, pass, name of the next pass) for each pass, also of nested pipelines.
+
+    After the last pass of a pipeline, the name is ``pipeline-end``.
+    """
     for number, item in enumerate(pipeline.passes):
         following = pipeline.passes[number + 1 :][:1]
         before = next((_title(other) for other in following), "pipeline-end")

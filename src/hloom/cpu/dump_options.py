@@ -24,17 +24,17 @@ _NO: Final = ("false", "f", "no", "0")
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """XLA's dump flags, without their prefix ``xla_``.
+    """The values of XLA's dump flags; each attribute is named as its flag without the prefix ``xla_``.
 
     Attributes:
         dump_to: a directory; ``-`` is the standard output.
-        dump_hlo_as_text, dump_hlo_as_proto: the forms of programs; text if none is chosen.
+        dump_hlo_as_text, dump_hlo_as_proto: the formats in which modules are written; text if none is chosen.
         dump_hlo_as_long_text: print text as XLA does by default, not in the short form.
-        dump_hlo_snapshots: arguments and results of every run.
+        dump_hlo_snapshots: write the arguments and results of every run.
         dump_hlo_module_re, dump_hlo_pass_re, dump_hlo_pipeline_re: regular expressions, searched in the names
-            of the programs, passes and pipelines to dump.
+            of the modules, passes and pipelines to dump.
         dump_include_timestamp: prefix file names with the microseconds since 1970.
-        dump_max_hlo_modules: maximum number of programs dumped; no limit if negative.
+        dump_max_hlo_modules: maximum number of modules dumped; no limit if negative.
         dump_compress_protos: compress protos by gzip.
         dump_disable_metadata, dump_large_constants: omit metadata from text; print large constants in full.
     """
@@ -55,24 +55,27 @@ class DumpOptions:
 
     @property
     def directory(self) -> str:
-        """Return the directory of dumps; empty if dumps are disabled."""
+        """Return the directory of dumps: ``-`` for standard output, empty if dumps are disabled."""
         forms = self.dump_hlo_as_text or self.dump_hlo_as_proto or self.dump_hlo_snapshots
         return self.dump_to or (STANDARD_OUTPUT if forms else "")
 
     @property
     def as_text(self) -> bool:
-        """Return whether programs are written as text."""
+        """Return whether modules are written as text."""
         return self.dump_hlo_as_text or not (self.dump_hlo_as_proto or self.dump_hlo_snapshots)
 
     def wants_pass(self, pipeline: str, after: str, before: str) -> bool:
-        """Return whether the program is dumped between two passes of a pipeline."""
+        """Return whether the module is dumped between two consecutive passes of a pipeline.
+
+        All three are given by their names.
+        """
         if not self.dump_hlo_pass_re and not self.dump_hlo_pipeline_re:
             return False
         of_pass = any(re.search(self.dump_hlo_pass_re, name) for name in (after, before))
         return of_pass and re.search(self.dump_hlo_pipeline_re, pipeline) is not None
 
     def text_form(self) -> str:
-        """Return the flags that differ from their defaults, in the form that XLA writes beside its dumps."""
+        """Return the flags that differ from their defaults, one a line, as XLA writes them with its dumps."""
         lines: list[str] = []
         for item in fields(self):
             value: Flag = getattr(self, item.name)
@@ -83,9 +86,10 @@ class DumpOptions:
 
 
 def dump_options(flags: str, more: str = "") -> DumpOptions:
-    """Parse the options from ``XLA_FLAGS``, or from the file that it names, and from more flags.
+    """Parse dump options from the value of ``XLA_FLAGS``, or the file that it names, and from ``more`` flags.
 
-    Raises HloError by the rules ``dump.flag-value`` and ``dump.flags-file``.
+    Other flags are ignored, with a warning for unsupported dump flags. Raises HloError by the rules
+    ``dump.flag-value`` and ``dump.flags-file``.
     """
     if flags.strip() and not flags.lstrip().startswith("-"):
         try:
@@ -112,7 +116,11 @@ def dump_options(flags: str, more: str = "") -> DumpOptions:
 
 
 def _parsed(name: str, default: Flag, value: str | None) -> Flag:
-    """Parse a flag's value by the type of its default; None, for no value, is true for a boolean flag."""
+    """Return the value of the flag ``name``, parsed as the type of its default: bool, int or str.
+
+    ``value`` is None for a flag without ``=``, which is true if boolean. Raises HloError by the rule
+    ``dump.flag-value``.
+    """
     if isinstance(default, bool):
         word = (value or "true").lower()
         if word in _YES or word in _NO:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Inspection:
-    """The intermediate forms of a compiled program; those of a cached program are computed on demand."""
+    """The optimized HLO, LLVM IR, assembly and cost of a compiled program, and its timed variants.
+
+    They are computed on demand if the program came from the cache, which holds machine code only.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class Inspection:
 
     @property
     def optimized(self) -> HloModule:
-        """The module after all passes."""
+        """The HLO module after all passes."""
         if self._optimized is None:
             from hloom.cpu.jit.compilation import optimize
 
@@ -51,21 +54,24 @@ class Inspection:
         return self._program
 
     def assembly(self) -> str:
-        """Return the program as assembly."""
+        """Return the program's machine code as assembly text."""
         from hloom.cpu.jit.llvm import generate_module
 
         return generate_module(self.program.module, assembly=True).decode()
 
     @cached_property
     def cost(self) -> Cost:
-        """The cost of the program: operations and bytes moved."""
+        """The cost of a run of the program: operations and bytes moved."""
         from hloom.analysis.cost import module_cost
 
         return module_cost(self.optimized)
 
     @property
     def timed(self) -> TimedProgram:
-        """The variant of the program that measures its instructions. Thread-safe."""
+        """The program compiled with code that sums up the time of each instruction. Thread-safe.
+
+        Compiled on first use.
+        """
         from hloom.cpu.timed_program import TimedProgram
 
         with self._compiling:
@@ -75,7 +81,10 @@ class Inspection:
 
     @property
     def recorded(self) -> RecordedProgram:
-        """The variant of the program that records when its instructions begin and end. Thread-safe."""
+        """The program compiled with code that records when each instruction begins and ends. Thread-safe.
+
+        Compiled on first use.
+        """
         from hloom.cpu.timed_program import RecordedProgram
 
         with self._compiling:

@@ -21,7 +21,10 @@ from hloom.plan.kernel import KernelKind, KernelPlan
 
 
 def kernel_report(plans: Iterable[KernelPlan], program: NativeProgram) -> str:
-    """Return the lines of the plans that generate code, each with its kernels and copies; last the arena."""
+    """Return the report of a program: each plan that generates code, with its kernels and array copies.
+
+    The last line tells the size of the temporaries.
+    """
     calls: dict[str, list[LoopKernel]] = defaultdict(list)
     for call in program.calls:
         if call.kernel is not None:

@@ -13,14 +13,17 @@ from hloom.shape.shape import Shape
 
 
 def leaf_shapes(shape: Shape) -> list[Shape]:
-    """Return the shapes of the leaves of a shape, in order."""
+    """Return the shapes of the arrays and tokens in the nested tuples of a shape, depth first."""
     if shape.is_tuple:
         return [leaf for part in shape.tuple_shapes for leaf in leaf_shapes(part)]
     return [shape]
 
 
 def flat(shapes: Sequence[Shape], values: Sequence[Value]) -> list[Array | None]:
-    """Return the leaves of values, in order; None for tokens."""
+    """Flatten values of the given shapes, depth first: return their arrays, and None for each token.
+
+    Raises EvaluationError by the rule ``run.argument`` if an array has other dimensions than its shape.
+    """
     leaves: list[Array | None] = []
     for shape, value in zip(shapes, values, strict=True):
         if shape.is_tuple:
@@ -37,7 +40,10 @@ def flat(shapes: Sequence[Shape], values: Sequence[Value]) -> list[Array | None]
 
 
 def joined(shape: Shape, leaves: Iterator[Array | None]) -> Value:
-    """Return the value of a shape from its leaves: an array, or nested tuples of them; None for tokens."""
+    """Build a value of a shape from its leaves, the inverse of `flat`: an array, a tuple, None for a token.
+
+    Takes as many items from the iterator ``leaves`` as the shape has arrays and tokens.
+    """
     if shape.is_tuple:
         return tuple([joined(part, leaves) for part in shape.tuple_shapes])
     leaf = next(leaves)

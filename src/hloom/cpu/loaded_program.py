@@ -22,19 +22,19 @@ ENTRY: Final = "hloom_run"
 
 
 class LoadedProgram:
-    """A program in memory, as long as this object lives.
+    """A compiled program, whose machine code is in memory as long as this object lives.
 
     Attributes:
-        facts: properties recorded when it was compiled.
-        memory: memory that it needs.
-        context: the context in which it runs alone.
+        facts: properties recorded when the program was compiled.
+        memory: the bytes of its arguments, results and temporaries.
+        context: the run context by default: no other devices, nothing measured.
         symbols: addresses of its functions and constants.
-        address: of the native function ``status = run(sources, targets, arena, context)``.
+        address: the address of its entry function ``status = run(sources, targets, arena, context)``.
         size: bytes of code and constants.
     """
 
     def __init__(self, entry: Entry) -> None:
-        """Load an entry of the cache; raises LoadError if it is malformed."""
+        """Load the machine code of a cache entry into memory; raises LoadError if the entry is malformed."""
         facts = ProgramFacts.from_json(entry.facts)
         if facts is None or len(entry.parts) <= len(facts.data):
             raise LoadError("facts that do not describe a program", rule="cpu.object-facts")
@@ -52,7 +52,7 @@ class LoadedProgram:
 
 
 def cached_program(key: str) -> LoadedProgram | None:
-    """Load the program of a key; None if the cache has none that is intact."""
+    """Load the program that the cache holds for ``key``; return None if it has none, or a damaged one."""
     cache = configured_cache()
     entry = cache.get(key) if cache is not None else None
     if entry is None:
@@ -64,9 +64,10 @@ def cached_program(key: str) -> LoadedProgram | None:
 
 
 def external_address(name: str) -> int | None:
-    """Return the address of an external function of programs, in hloom's native code or in a library.
+    """Return the address of a symbol that programs refer to but do not define; None for an unknown name.
 
-    Returns None for an unknown name.
+    The symbol is a function of the run time or of a library, ``lapack.`` and a routine of LAPACK, or, for a
+    custom call of a C function, ``foreign.`` or ``frame.`` and the target or call frame in hexadecimal.
     """
     if name in ("hloom_host", "hloom_rendezvous", "hloom_foreign"):
         from hloom.cpu.runtime.host import provide_functions
@@ -80,7 +81,11 @@ def external_address(name: str) -> int | None:
 
 
 def _library_address(name: str) -> int | None:
-    """Return the address of a routine of LAPACK, or of the functions for the number of its threads."""
+    """Return the address of the LAPACK routine ``name``, such as ``dgetrf``.
+
+    For ``get_threads`` and ``set_threads``, returns that of a function to get or set the library's number of
+    threads.
+    """
     from hloom.operations.lapack.library import routine_address, thread_count_functions
 
     setting = ("get_threads", "set_threads")

@@ -34,19 +34,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class NativeExecutable:
-    """A compiled program, ready to run on arrays.
+    """A module compiled to machine code, ready to run on arrays.
 
     Attributes:
-        source: the original program.
-        module: the program in static form: arrays of dynamic size have their bounds, and sizes beside them.
-        loaded: the code in memory.
-        caller: calls it with arrays.
-        inspection: its optimized module, IR and assembly.
-        host_calls: the instructions that may call the host.
+        source: the original module.
+        module: the module in static form: arrays of dynamic size are padded to their bounds, and have their
+            sizes beside them.
+        loaded: the machine code in memory.
+        caller: runs the code on NumPy arrays.
+        inspection: the optimized module, LLVM IR and assembly.
+        host_calls: the instructions that may call back into Python.
         key: cache key; empty without a cache.
-        from_cache: whether it was compiled before.
+        from_cache: whether the machine code came from the cache.
         compile_profile: times of the phases of compilation.
-        dump: writer of its dumps, if enabled.
+        dump: writer of its dump files; None if it is not dumped.
     """
 
     source: HloModule
@@ -62,7 +63,7 @@ class NativeExecutable:
 
     @property
     def facts(self) -> ProgramFacts:
-        """The properties recorded when it was compiled."""
+        """Properties of the program recorded when it was compiled, such as the sizes of its arguments."""
         return self.loaded.facts
 
     @property
@@ -71,7 +72,7 @@ class NativeExecutable:
 
     @property
     def runs_alone(self) -> bool:
-        """Whether the program makes no host calls and all its sizes are static."""
+        """Whether the program makes no host calls (into Python) and all its sizes are static."""
         return not self.calls_host and self.module is self.source
 
 
@@ -84,17 +85,19 @@ def compile_or_load(
     reproducible: bool = False,
     keeps_packed: bool = False,
 ) -> NativeExecutable:
-    """Load a program from the cache, or compile it.
+    """Load a module's machine code from the cache, or compile the module.
 
-    Programs in the cache were verified when they were compiled; others are verified first, which may raise
+    Modules in the cache were verified when they were compiled; others are verified first, which may raise
     HloError.
 
     Args:
-        flags: what to dump, in addition to ``XLA_FLAGS``. A program that is dumped is always compiled.
+        flags: XLA dump flags, in addition to those in ``XLA_FLAGS``. A module that is dumped is always
+            compiled.
         level: optimization level of LLVM's code generator.
-        cached: false to compile the program although it may be in the cache, and not to store it there.
+        cached: false to compile the module although it may be in the cache, and not to store it there.
         reproducible: see `hloom.compile`.
-        keeps_packed: the caller may keep packed arguments; see `hloom.cpu.packed_arguments`.
+        keeps_packed: the code can read arguments from packed copies that the caller keeps from run to run;
+            see `hloom.cpu.packed_arguments`.
     """
     with recording() as profile:
         source, module = module, _static_form(module)
@@ -123,9 +126,9 @@ def compile_or_load(
 
 
 def _static_form(module: HloModule) -> HloModule:
-    """Return the program in static form, in which arrays have static sizes.
+    """Return the module in static form, in which arrays of dynamic size are padded to their bounds.
 
-    A program of static sizes only is returned itself, not a copy.
+    A module of static sizes only is returned itself, not a copy.
     """
     if not is_dynamic(module):
         return module
@@ -141,7 +144,7 @@ def _key_parts(module: HloModule, level: int, target: Target, keeps_packed: bool
 
 
 def _cached(key: str, module: HloModule) -> LoadedProgram | None:
-    """Return the program of a key; None if the cache has none of the module's signature."""
+    """Load the program that the cache holds for ``key``; None if it has none of the module's signature."""
     loaded = cached_program(key)
     return loaded if loaded is not None and loaded.facts.signature == signature_of(module) else None
 
@@ -149,7 +152,7 @@ def _cached(key: str, module: HloModule) -> LoadedProgram | None:
 def _compile(
     module: HloModule, target: Target, level: int, dump: Dump | None, keeps_packed: bool
 ) -> tuple[Inspection, Entry]:
-    """Verify, optimize and compile a module; return its forms and its code."""
+    """Verify, optimize and compile a module; return its intermediate forms and a cache entry of its code."""
     begin_support()
     from hloom.cpu.jit.compilation import compile_module, optimize
 
@@ -165,7 +168,7 @@ def _compile(
 
 
 def _dump(module: HloModule, flags: str) -> Dump | None:
-    """Return the writer of a program's dump files; None unless the flags or ``XLA_FLAGS`` ask for a dump."""
+    """Return the writer of a module's dump files; None unless the flags or ``XLA_FLAGS`` ask for a dump."""
     if "xla_dump" not in os.environ.get("XLA_FLAGS", "") and not flags:
         return None
     from hloom.cpu.dump import begin_dump

@@ -30,12 +30,12 @@ LEAST_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class PackedArgument:
-    """The packed form of an argument.
+    """An argument that the program can read from a packed copy, which the caller keeps from run to run.
 
     Attributes:
-        argument: number of the leaf.
-        bytes: size of the packed form.
-        form: digest of the order of its elements; equal for the same argument in the same order.
+        argument: the number of the argument among the array leaves of all arguments.
+        bytes: the size of the packed copy.
+        form: a digest of the order of the elements; equal for the same argument in the same order.
     """
 
     argument: int
@@ -45,12 +45,12 @@ class PackedArgument:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentParts:
-    """An argument, or a stack of parts of one size in an argument, that an instruction reads as a factor.
+    """An operand of a dot or convolution that is an argument, or one of the equal parts of an argument.
 
     Attributes:
-        argument: number of the leaf.
-        parts: number of the parts.
-        instruction: reads the argument, or one of its parts.
+        argument: the number of the argument among the array leaves of all arguments.
+        parts: the number of equal parts in the argument; 1 if the operand is the whole argument.
+        instruction: the operand, whose value lies in the argument's memory.
     """
 
     argument: int
@@ -59,7 +59,7 @@ class ArgumentParts:
 
 
 class EntryEmitter(Protocol):
-    """The emitter of a program's entry function: `hloom.cpu.program.ProgramEmitter`."""
+    """What this module uses of `hloom.cpu.program.ProgramEmitter`, which emits a program's entry function."""
 
     hlo: HloModule
     function: Function
@@ -67,24 +67,24 @@ class EntryEmitter(Protocol):
 
     @property
     def arguments(self) -> Value:
-        """Return the address of the table of the arguments."""
+        """Return the parameter of the entry function that points to the table of argument addresses."""
         ...
 
     def argument(self, number: int) -> Value:
-        """Load the address of a leaf of the arguments."""
+        """Emit a load of the address of argument leaf ``number``."""
         ...
 
     def pointer(self, instruction: HloInstruction) -> Value:
-        """Return the address of an array."""
+        """Return the address of an instruction's array, for use in the emitted code."""
         ...
 
     def instead(self) -> AbstractContextManager[None]:
-        """Emit kernels whose work does not count."""
+        """Emit kernels, in a ``with`` block, whose work does not count."""
         ...
 
 
 class PackedArguments:
-    """Emits the uses of packed arguments, and the code that fills them."""
+    """Emits the code that reads arguments in packed form, and the code that fills the packed copies."""
 
     def __init__(self, program: EntryEmitter) -> None:
         self._program = program
@@ -93,11 +93,14 @@ class PackedArguments:
 
     @property
     def arguments(self) -> tuple[PackedArgument, ...]:
-        """Return the packed arguments, in the order of their words."""
+        """Return the packed arguments, in the order of their words in the table of argument addresses."""
         return tuple(packed for packed, _ in self._packing.values())
 
     def factor(self, i: HloInstruction) -> ArgumentParts | None:
-        """Return the argument whose memory an instruction has, or a part of it; None for any other memory."""
+        """Return the argument, or the part of an argument, that operand ``i`` reads directly.
+
+        Returns None if the operand lies in other memory, or if the argument is small or donated.
+        """
         buffer = self._program.assignment.buffer(i)
         memory = buffer.memory
         if memory.kind != "argument" or memory.size < LEAST_BYTES or memory.number in self._donated:
@@ -109,19 +112,19 @@ class PackedArguments:
 
     @cached_property
     def _donated(self) -> frozenset[int]:
-        """Numbers of the arguments whose memory results may take."""
+        """Numbers of the donated arguments, whose memory results may take."""
         config = self._program.hlo.config
         aliased = [alias.parameter_number for alias in config.aliases.values()]
         return frozenset([*aliased, *(number for number, _ in config.buffer_donors)])
 
     @cached_property
     def _slices(self) -> dict[Buffer, HloInstruction]:
-        """The dynamic slices that tell where subviews begin."""
+        """The dynamic slice that determines the address of each subview (a buffer inside of another)."""
         views = [view for views in self._program.assignment.subviews.values() for view in views]
         return {view.find(): i for view, i in views if isinstance(i.operation, DynamicSlice)}
 
     def _is_part(self, buffer: Buffer) -> bool:
-        """Return whether a subview begins at a multiple of its size."""
+        """Return whether a subview is a dynamic slice that begins at a multiple of its own size."""
         instruction = self._slices.get(buffer)
         if instruction is None:
             return False
@@ -132,14 +135,15 @@ class PackedArguments:
     def address(
         self, factor: ArgumentParts, part_bytes: int, form: str, pack: Callable[[Value, Value], None]
     ) -> Value | None:
-        """Return the address of a factor's packed form, null if the caller keeps none.
+        """Emit the computation of the address of an operand's packed copy, null if the caller keeps none.
 
-        Returns None if the argument is packed in another form already.
+        Returns this address; None, with nothing emitted, if the argument is already packed in another order.
 
         Args:
-            part_bytes: size of the packed form of a part.
-            form: describes the order of the elements.
-            pack: emits the packing of all parts, from the address of the argument to that of the packed form.
+            factor: the operand.
+            part_bytes: the size of the packed copy of one part.
+            form: text that describes the order of the elements.
+            pack: emits the packing of all parts, given the addresses of the argument and of its packed copy.
         """
         program, f = self._program, self._program.function
         digest = int.from_bytes(blake2b(form.encode(), digest_size=7).digest(), "little") | 1
@@ -157,19 +161,19 @@ class PackedArguments:
         return f.convert("inttoptr", address.compare("eq", 0).select(address, moved), PTR)
 
     def _word(self, argument: int) -> Value:
-        """Load the word of a packed argument."""
+        """Emit a load of a packed argument's word, which tells where its packed copy is; see the module."""
         program, f = self._program, self._program.function
         number = len(program.assignment.arguments) + list(self._packing).index(argument)
         return f.load(I64, f.offset(program.arguments, number, PTR))
 
     def begin(self) -> None:
-        """Emit a jump to the code that `finish` emits, and begin what follows it."""
+        """Emit a jump to the packing code, which `finish` emits, and start the block that runs after it."""
         f = self._program.function
         f.jump(self._fill)
         f.start(self._body)
 
     def finish(self) -> None:
-        """Emit the code that fills packed forms, before everything else."""
+        """Emit the code that fills the packed copies that the caller asks for; it runs before the rest."""
         program, f, after = self._program, self._program.function, Block()
         f.jump(after)
         f.start(self._fill)

@@ -39,10 +39,11 @@ from hloom.shape.shape import Shape
 def pack_numbers(
     module: HloModule, values: AbstractSet[HloInstruction], pays: Callable[[HloInstruction], bool]
 ) -> list[HloInstruction]:
-    """``dot(x, convert(w))`` → ``dot(x, convert(unpack(pack(w))))``, where w has numbers of four bits.
+    """Rewrite ``dot(x, convert(w))`` to ``dot(x, convert(unpack(pack(w))))`` where w holds 4-bit values.
 
-    ``values``: the instructions of the entry computation that depend on kept parameters only; ``pays``:
-    returns whether one of them is worth its memory. Returns the packed arrays, in the entry computation.
+    ``values``: the instructions of the entry computation that depend only on kept parameters, whose arguments
+    do not change from run to run; ``pays``: returns whether one of them is worth its memory. Returns the
+    packed arrays, which are in the entry computation.
     """
     loops = {loop.body: loop for loop in loops_of(module)}
     packing = _Packing(values, pays, loops, IntegerRanges(module))
@@ -56,14 +57,15 @@ def pack_numbers(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Kept numbers of which a factor is computed.
+    """The kept 4-bit numbers from which a dot's operand is computed; kept ones do not change between runs.
 
     Attributes:
-        numbers: the numbers in the computation of the product.
-        path: what computes the factor of them: the factor first, last what reads the numbers.
-        kept: the same numbers in the entry computation, or a stack of them.
-        loops: those that carry them into the computation, outer ones first.
-        slice: takes the numbers out of the stack; None if there is no stack.
+        numbers: the instruction with the numbers, in the computation of the dot.
+        path: the instructions from the operand (first) to the one that reads the numbers (last).
+        kept: the numbers in the entry computation, or an array in which they are one of several rows (a
+            stack).
+        loops: the loops that carry ``kept`` into the computation of the dot, outermost first.
+        slice: the dynamic-slice that takes the numbers out of the stack; None if ``kept`` is no stack.
     """
 
     numbers: HloInstruction
@@ -74,7 +76,7 @@ class _Source:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return the dimensions of the numbers, without that of the stack."""
+        """Return the dimensions of the numbers, without the leading dimension of the stack."""
         return self.kept.shape.dimensions if self.slice is None else self.kept.shape.dimensions[1:]
 
 
@@ -90,7 +92,10 @@ class _Packing:
         self.packed: dict[tuple[HloInstruction, int], HloInstruction] = {}
 
     def pack_factor(self, dot: HloInstruction, side: int) -> None:
-        """Let a product with few rows, or columns, read packed numbers on a side."""
+        """Rewrite a dot to read operand ``side`` (0 or 1) as packed numbers, if the other has few rows.
+
+        Rows are the elements of the other operand's dimensions that are not contracted.
+        """
         operation, factor = operation_of(dot, Dot), dot.operands[side]
         inner = inner_of(operation, side)
         depth = math.prod(factor.shape.dimensions[d] for d in inner)
@@ -120,7 +125,7 @@ class _Packing:
         dot.replace_operand(side, value)
 
     def source(self, factor: HloInstruction) -> _Source | None:
-        """Return the kept numbers of which a factor is computed; None if there are none of four bits."""
+        """Return the kept 4-bit numbers from which a dot's operand is computed; None if there are none."""
         i: HloInstruction | None = factor
         path: list[HloInstruction] = []
         while i is not None:
@@ -138,7 +143,10 @@ class _Packing:
         return None
 
     def carried(self, i: HloInstruction) -> tuple[HloInstruction, tuple[TupleLoop, ...]] | None:
-        """Return the kept value of the entry computation that an instruction is, and the loops around it."""
+        """Return the kept value of the entry computation that loops pass unchanged to an instruction.
+
+        Also returns these loops, outermost first. Returns None if the instruction is no such value.
+        """
         through: list[TupleLoop] = []
         while i not in self.values:
             loop = self.loops.get(i.parent) if i.parent is not None else None
@@ -150,7 +158,7 @@ class _Packing:
         return i, tuple(through)
 
     def four_bits(self, kept: HloInstruction) -> ElementType | None:
-        """Return the type of four bits that holds all numbers of an array; None if neither does."""
+        """Return u4 or s4, whichever can represent all values of an integer array; None if neither can."""
         limits = self.ranges.of(kept) if kept.shape.element_type.is_integer else None
         if limits is None or kept.shape.element_type.bits < et.S4.bits:
             return None
@@ -158,9 +166,10 @@ class _Packing:
         return next(fitting, None)
 
     def unpacked(self, source: _Source, first: int) -> HloInstruction | None:
-        """Return the numbers, read from packed ones; None if they are packed, or packing does not pay.
+        """Add packing and unpacking of the numbers; return the unpacked ones, in the dot's computation.
 
-        Their dimensions before the ``first`` one are behind the others.
+        Their dimensions are rotated: ``first`` and the following ones, then those before ``first``. Returns
+        None if the numbers are already packed, or if packing does not pay.
         """
         narrow = self.four_bits(source.kept)
         assert narrow is not None
@@ -186,7 +195,11 @@ class _Packing:
         return w.convert(w.reshape(value, sizes), numbers.element_type)
 
     def packed_of(self, source: _Source, first: int, narrow: ElementType) -> HloInstruction:
-        """Return the bytes of kept numbers; a stack of them keeps its first dimension."""
+        """Add the packing of kept numbers, two in each byte (u8); return it, once per array and rotation.
+
+        Dimensions are rotated by ``first`` as in `unpacked`, except the leading one of a stack. ``narrow``:
+        u4 or s4.
+        """
         key = source.kept, first
         if key not in self.packed:
             w, stacks = Writer(source.kept), int(source.slice is not None)
@@ -200,14 +213,18 @@ class _Packing:
 
 
 def _is_matrix_product(i: HloInstruction) -> bool:
-    """Return whether an instruction is a dot without batches whose sums are f32."""
+    """Return whether an instruction is a dot of static shape, without batch dimensions, that sums in f32."""
     if not isinstance(i.operation, Dot) or i.operation.lhs_batch_dims or not i.shape.is_static:
         return False
     return sum_type(i.shape.element_type) is et.F32
 
 
 def _computed_from(i: HloInstruction) -> HloInstruction | None:
-    """Return the array that an instruction converts, moves, or scales by broadcast numbers."""
+    """Return the operand that an instruction converts, moves, or combines with broadcast values.
+
+    Moves are reshapes and transposes; combinations are ``multiply``, ``add`` and ``subtract``. None for
+    others.
+    """
     if isinstance(i.operation, Convert | Reshape | Transpose):
         return i.operands[0]
     if not isinstance(i.operation, Multiply | Add | Subtract):
@@ -223,26 +240,26 @@ def _is_broadcast(i: HloInstruction) -> bool:
 
 
 def _is_packed(i: HloInstruction) -> bool:
-    """Return whether an instruction reads numbers that are two in a byte."""
+    """Return whether an instruction unpacks packed numbers: a bitcast-convert, or reshapes of one."""
     while isinstance(i.operation, Reshape):
         (i,) = i.operands
     return isinstance(i.operation, BitcastConvert)
 
 
 def _split(sizes: Sequence[int], depth: int) -> int:
-    """Return the first of an array's last dimensions that have ``depth`` elements; 0 if there are none."""
+    """Return the least d > 0 for which ``sizes[d:]`` have ``depth`` elements together; 0 if there is none."""
     return next((d for d in range(1, len(sizes)) if math.prod(sizes[d:]) == depth), 0)
 
 
 def _turned_sizes(sizes: Sequence[int], first: int) -> tuple[int, ...]:
-    """Rotate a list of dimension sizes, or numbers: ``sizes[first:]``, then ``sizes[:first]``."""
+    """Return a sequence of dimensions rotated: ``sizes[first:]``, then ``sizes[:first]``."""
     return (*sizes[first:], *sizes[:first])
 
 
 def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruction:
-    """Copy an instruction with its dimensions rotated, so that its ``depth`` rows come before its columns.
+    """Clone an instruction with rotated dimensions: its last ones, of ``depth`` elements, become the first.
 
-    ``value`` is its operand in the same form.
+    ``value`` is its operand, rotated in the same way.
     """
     w, first = Writer(i), _split(i.shape.dimensions, depth)
     sizes = _turned_sizes(i.shape.dimensions, first)
@@ -256,10 +273,10 @@ def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruct
 
 
 def _has_columns_first(source: _Source, inner: Sequence[int], depth: int) -> bool | None:
-    """Return whether the columns of a factor are the first dimensions of its numbers; if not, the last ones.
+    """Return true if a dot operand's columns are the first dimensions of its numbers, false if the last.
 
-    ``inner``: the contracting dimensions of the factor, which have ``depth`` elements. None if the columns
-    are neither, or if the last of their dimensions has an odd size.
+    Columns are the dimensions that are not contracted. Returns None if they are neither first nor last, or if
+    the last one has an odd size. ``inner``: the contracted dimensions of the operand, of ``depth`` elements.
     """
     factor = source.path[0] if source.path else source.numbers
     variables = [Variable(size) for size in factor.shape.dimensions]

@@ -90,17 +90,17 @@ has_gradient_kernel: Final[_PREDICATE] = EntryPoint(
 
 
 def is_product(dot: HloInstruction) -> bool:
-    """Return whether a dot becomes a matrix product with a kernel of its own."""
+    """Return whether a dot is large enough for a matrix-multiplication kernel."""
     return product_of(dot) is not None
 
 
 def ends_in_more(product: HloInstruction) -> bool:
-    """Return whether a dot or a convolution has a kernel with an elementwise epilogue."""
+    """Return whether the kernel of a dot or convolution can apply elementwise operations to its results."""
     return is_product(product) if product.opcode == "dot" else can_end_in_more(product)
 
 
 def has_row_kernel(fusion: HloInstruction) -> bool:
-    """Return whether an attention, or its gradient if there are several results, has a kernel."""
+    """Return whether an attention fusion, or the gradient of one (with a tuple as result), has a kernel."""
     return has_gradient_kernel(fusion) if fusion.shape.is_tuple else has_attention_kernel(fusion)
 
 

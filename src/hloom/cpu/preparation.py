@@ -63,7 +63,11 @@ _PIPELINE: Final = Pipeline(
 
 
 def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitProgram:
-    """Divide a program of static sizes; ``kept``: the numbers of the parameters that keep their values."""
+    """Split a module of static shapes into two: one computes values once, the other the result from them.
+
+    ``kept``: the numbers of the parameters whose arguments do not change from run to run; the values depend
+    on these only.
+    """
     module = clone_module(module)
     module.config = _keeping(module.config, kept)
     _PIPELINE.run(module)
@@ -75,7 +79,7 @@ def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitP
 
 
 def _keeping(config: ModuleConfig, kept: AbstractSet[int]) -> ModuleConfig:
-    """Return a configuration that donates no kept parameter."""
+    """Return a module configuration in which no kept parameter is donated."""
     aliases = {
         output: alias for output, alias in config.aliases.items() if alias.parameter_number not in kept
     }
@@ -86,9 +90,9 @@ def _keeping(config: ModuleConfig, kept: AbstractSet[int]) -> ModuleConfig:
 def kept_values(
     entry: HloComputation, kept: AbstractSet[int], last: Sequence[HloInstruction] = ()
 ) -> set[HloInstruction]:
-    """Return the instructions of the entry computation that depend on kept parameters only.
+    """Return the instructions of the entry computation that depend only on kept parameters and constants.
 
-    ``last``: values that others are not computed from beforehand.
+    ``kept``: the numbers of these parameters; ``last``: instructions whose users are not returned.
     """
     values: set[HloInstruction] = set()
     for i in entry.post_order():
@@ -106,7 +110,10 @@ def kept_values(
 
 
 def _pays(i: HloInstruction) -> bool:
-    """Return whether a value takes no more memory than the parameters on which it depends, if any."""
+    """Return whether a value takes no more memory than all parameters on which it depends.
+
+    False for parameters, and for values that depend on none.
+    """
     sources: set[HloInstruction] = set()
     waiting, seen = [i], {i}
     while waiting:
@@ -124,7 +131,11 @@ def _pays(i: HloInstruction) -> bool:
 
 
 def pack_factors(module: HloModule, kept: AbstractSet[int], target: Target) -> None:
-    """``dot(x, w)`` → ``reshape(dot(x, panels))``, where w follows from kept parameters and is packed."""
+    """Rewrite ``dot(x, w)`` to ``reshape(dot(x, panels))``, with the panels that the dot's kernel reads.
+
+    Only if w depends on kept parameters only, and the kernel would otherwise pack w in every run. ``kept``:
+    the numbers of these parameters.
+    """
     values = kept_values(module.entry, kept)
     for loop in loops_of(module):
         if loop.instruction.parent is module.entry:
@@ -138,10 +149,10 @@ def pack_factors(module: HloModule, kept: AbstractSet[int], target: Target) -> N
 
 
 def panel(dot: HloInstruction, target: Target) -> int:
-    """Return the columns of the panels in which a product packs its right factor; 0 if it packs none.
+    """Return the width in columns of the panels into which a dot's kernel packs its right operand; 0 if none.
 
-    0 too for a factor that packing converts, or whose columns are not whole panels, and for a left factor
-    whose columns are contiguous: both are then packed in slabs.
+    Also 0 if packing converts the operand, if its columns are not whole panels, and if the columns of the
+    left operand are contiguous: the kernel then packs both operands a K-block at a time.
     """
     operation = operation_of(dot, Dot)
     right = dot.operands[1].shape
@@ -156,7 +167,11 @@ def panel(dot: HloInstruction, target: Target) -> int:
 
 
 def _packed(dot: HloInstruction, factor: HloInstruction, columns: int) -> HloInstruction:
-    """Add the panels of a factor, or of a stack of factors, after it: (..., panel, k, column)."""
+    """Add a copy of a dot's right operand in panels, with dimensions (..., panel, k, column in the panel).
+
+    ``factor``: the operand, or an array that stacks the operands of several iterations in leading dimensions;
+    ``columns``: the width of a panel.
+    """
     (contracted,) = operation_of(dot, Dot).rhs_contracting_dims
     *stack, first, second = factor.shape.dimensions
     depth = len(stack)
@@ -170,7 +185,7 @@ def _packed(dot: HloInstruction, factor: HloInstruction, columns: int) -> HloIns
 
 
 def _multiply(dot: HloInstruction, panels: HloInstruction) -> None:
-    """Replace a dot by one with the panels of its right factor."""
+    """Replace a dot by a dot with the panels of its right operand, reshaped to the dot's shape."""
     operation, w = operation_of(dot, Dot), Writer(dot)
     free = [
         s for d, s in enumerate(dot.operands[0].shape.dimensions) if d not in operation.lhs_contracting_dims
@@ -184,7 +199,11 @@ def _multiply(dot: HloInstruction, panels: HloInstruction) -> None:
 def _pack_slices(
     dot: HloInstruction, loop: TupleLoop, values: AbstractSet[HloInstruction], target: Target
 ) -> None:
-    """Pack a stack of factors, of which each iteration of a loop multiplies one."""
+    """Pack the right operands of a dot in a loop if each iteration slices its operand from a kept array.
+
+    The array is packed as a whole before the loop. ``values``: the kept instructions of the entry
+    computation.
+    """
     if not isinstance(dot.operation, Dot):
         return
     slice = dot.operands[1]
@@ -215,7 +234,10 @@ def _pack_slices(
 
 
 def _preparing(module: HloModule, names: AbstractSet[str]) -> tuple[HloModule, tuple[int, ...]]:
-    """Return the program that computes the named values, as a tuple, and the numbers of its parameters."""
+    """Return a module that computes the instructions ``names`` from kept parameters, as a tuple.
+
+    Also returns the numbers that its parameters have in ``module``.
+    """
     result = clone_module(module)
     values = [i for i in result.entry.post_order() if i.name in names]
     name = result.unique_name("prepared")
@@ -229,9 +251,10 @@ def _preparing(module: HloModule, names: AbstractSet[str]) -> tuple[HloModule, t
 def _remaining(
     module: HloModule, names: AbstractSet[str], kept: AbstractSet[int]
 ) -> tuple[HloModule, tuple[int, ...]]:
-    """Return the program that takes the named values after its other arguments, and the numbers of these.
+    """Return a module in which parameters replace the instructions ``names``, without what only they need.
 
-    Kept parameters come last of them, if they are still used.
+    These parameters come last, after the ones not in ``kept`` and the kept ones that are still used. Also
+    returns the numbers that the parameters before them have in ``module``.
     """
     result = clone_module(module)
     entry = result.entry
@@ -249,7 +272,7 @@ def _remaining(
 
 
 def _restrict(module: HloModule, parameters: Sequence[HloInstruction]) -> tuple[int, ...]:
-    """Let the entry have these parameters only, in this order; return the numbers that they had."""
+    """Reduce the entry's parameters to the given ones, renumbered in this order; return their old numbers."""
     entry = module.entry
     for parameter in entry.parameters:
         if parameter not in parameters:

@@ -81,11 +81,11 @@ KERNELS: Final[Kernels[ProgramEmitter, Target]] = Kernels("cpu")
 
 
 class KernelCall(NamedTuple):
-    """A call in a program's entry function.
+    """A call that a program's entry function makes: of a kernel, or of the host (Python).
 
     Attributes:
         function: name of the called function.
-        instruction: name of the instruction that it computes, at least in part.
+        instruction: name of the HLO instruction that it computes, at least in part.
         kernel: the kernel; None for a call of the host.
     """
 
@@ -100,13 +100,13 @@ class NativeProgram:
 
     Attributes:
         module: the functions and constants.
-        temp_bytes: size of the arena.
-        argument_bytes, result_bytes: sizes of the leaves, in order.
+        temp_bytes: size of the arena, the memory of all temporaries.
+        argument_bytes, result_bytes: sizes of the leaves (the arrays in nested tuples), in order.
         calls: of kernels and of the host, in order.
         work: rough number of elementary operations; loops of unknown trip count are counted once.
         is_bounded: the trip counts of all loops are known.
         host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.runtime.host`.
-        timed: the instructions that a timed program measures.
+        timed: the names of the instructions that a timed program measures.
         reuses: (result, argument): leaves of results that may take an argument's memory; see `reuses_of`.
         copies: the arrays that are copied to preserve a value.
         packed: the arguments whose packed form the caller may keep; see `hloom.cpu.packed_arguments`.
@@ -132,7 +132,7 @@ class NativeProgram:
 
 @dataclass(slots=True)
 class KernelSequence:
-    """The kernels of equal plans, in the order in which the emitter asks for them.
+    """The kernels emitted for a kernel plan, in order, for reuse by later instructions with an equal plan.
 
     Attributes:
         kernels: the kernels emitted for the first of the plans.
@@ -144,7 +144,7 @@ class KernelSequence:
 
 
 def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]) -> Assignment:
-    """Assign buffers to a planned program."""
+    """Assign a buffer to each value of a module, given the kernel plans of its instructions."""
     return assign(
         module.entry,
         lambda i: plans[i].in_place,
@@ -155,7 +155,7 @@ def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]
 
 
 def reuses_of(module: HloModule, assignment: Assignment) -> tuple[tuple[int, int], ...]:
-    """Return (result, argument) pairs of leaf numbers that may share memory if the argument is donated."""
+    """Return pairs (result leaf, argument leaf) of numbers that share memory if the argument is donated."""
     parameters = [(p, index) for p, i in enumerate(module.entry.parameters) for index, _ in leaves(i.shape)]
     results = [index for index, _ in leaves(module.entry.root.shape)]
     pairs = [
@@ -177,12 +177,12 @@ def emit_program(
     on_kernel: Callable[[Module], None] | None = None,
     keeps_packed: bool = False,
 ) -> NativeProgram:
-    """Emit the native program of an (optimized, flat) module, by default for this machine.
+    """Emit LLVM IR for an optimized module, each computation of which has one caller.
 
-    A ``timer`` measures each instruction; see `hloom.cpu.runtime.timers`. An interruptible program
-    polls for signals and failures of other devices; see `hloom.cpu.runtime.interruption`. ``on_kernel`` is
-    called with the module so far after every kernel. ``keeps_packed``: the caller has words for packed
-    arguments.
+    The default target is this machine. A ``timer`` measures each instruction; see `hloom.cpu.runtime.timers`.
+    An interruptible program polls for signals and failures of other devices; see
+    `hloom.cpu.runtime.interruption`. ``on_kernel`` is called with the LLVM module after every kernel.
+    ``keeps_packed``: the program can read packed arguments that its caller keeps.
     """
     with phase("emission", "kernels and calls"):
         emitter = ProgramEmitter(
@@ -193,7 +193,7 @@ def emit_program(
 
 
 class ProgramEmitter:
-    """Emits the entry function and collects the kernels."""
+    """Emits the entry function of a program, and the kernels that it calls, into an LLVM module."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class ProgramEmitter:
         self.packed_arguments: PackedArguments | None = None
 
     def run(self) -> NativeProgram:
-        """Emit everything."""
+        """Emit the constants, the entry function and all kernels; return the program."""
         for number, constant in enumerate(self.assignment.constants):
             if leaf_bytes(constant.shape):
                 self.module.constant_bytes(f"constant{number}", constant_data(constant))
@@ -273,7 +273,7 @@ class ProgramEmitter:
     # -- memory
 
     def _prologue(self) -> None:
-        """Compute addresses once, at the top, where every block can use them.
+        """Emit the addresses of buffers once, at the top of the function, where every block can use them.
 
         Too many of them would be spilled, which takes LLVM long: then addresses are computed at each use.
         """
@@ -297,7 +297,7 @@ class ProgramEmitter:
         return self._address(buffer) if pointer is None else pointer
 
     def _place_subview(self, buffer: Buffer, place: HloInstruction) -> None:
-        """Compute the address of a subview from the start indices of a slice or update."""
+        """Emit the address of a subview from the start indices of ``place``, a dynamic slice or update."""
         assert buffer.base is not None
         array, part, starts = place.operands[0].shape, part_of(place).dimensions, starts_of(place)
         e = Elements(self.function, 0, {start: self.view(start) for start in starts})
@@ -326,31 +326,31 @@ class ProgramEmitter:
                 return f.offset(self.temp, buffer.offset)
 
     def argument(self, number: int) -> Value:
-        """Load the address of a leaf of the arguments."""
+        """Emit a load of the address of argument leaf ``number``."""
         return self.function.load(PTR, self.function.offset(self.arguments, number, PTR))
 
     def pointer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Value:
-        """Return the address of a leaf."""
+        """Return the address, in emitted code, of an instruction's array or of the leaf at a shape index."""
         return self._pointer(self.assignment.buffer(instruction, index))
 
     def view(self, instruction: HloInstruction, index: ShapeIndex = ()) -> View:
-        """Return a leaf as an array in memory."""
+        """Return an instruction's array, or the leaf at a shape index, as an array in memory."""
         shape = instruction.shape
         for number in index:
             shape = shape.tuple_shapes[number]
         return View.of(self.pointer(instruction, index), shape)
 
     def workspace(self, instruction: HloInstruction) -> Value:
-        """Return the scratch memory of an instruction; see `WORKSPACES`."""
+        """Return the address of an instruction's scratch memory; the null pointer if it has none."""
         buffer = self.assignment.workspaces.get(instruction)
         return self.function.constant(PTR, 0) if buffer is None else self._pointer(buffer.find())
 
     def same_memory(self, a: HloInstruction, b: HloInstruction) -> bool:
-        """Return whether two arrays share their bytes."""
+        """Return whether the arrays of two instructions are in the same buffer."""
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
-        """Emit a copy, skipped if source and target are one: a donated argument and its result."""
+        """Emit a copy that does nothing if source and target are equal: a donated argument and its result."""
         with self.function.when(source.compare("ne", target)) if self.hlo.config.aliases else nullcontext():
             if 2 * size < SHARED_BYTES:
                 copy_bytes(target, source, size)
@@ -366,7 +366,7 @@ class ProgramEmitter:
         self.copies(self.assignment.returning[join])
 
     def copies(self, copies: Sequence[BufferCopy]) -> None:
-        """Emit parallel copies; see `hloom.buffers.parallel_copies`."""
+        """Emit copies of buffers that take effect at once; see `hloom.buffers.parallel_copies`."""
         for source, target in self.assignment.sequence(copies):
             if target.kind == "stack" and target not in self._pointers:
                 self._pointers[target] = self.function.allocate(I8, source.size)
@@ -376,7 +376,7 @@ class ProgramEmitter:
     # -- instructions
 
     def computation(self, computation: HloComputation) -> None:
-        """Emit a computation in the order of its schedule."""
+        """Emit the instructions of a computation in the order of its schedule."""
         for instruction in computation.execution_order():
             self._emitted += 1
             advance(self._emitted, len(self.plans))
@@ -384,12 +384,12 @@ class ProgramEmitter:
             self._bound_block()
 
     def _bound_block(self) -> None:
-        """Continue in a new block if the current one is long; LLVM's time grows faster than a block does."""
+        """Begin a new basic block if the current one is long; LLVM's time grows faster than a block does."""
         if len(self.function.block.instructions) >= LONGEST_BLOCK:
             self.function.split_block()
 
     def instruction(self, i: HloInstruction) -> None:
-        """Emit one instruction."""
+        """Emit the code of an HLO instruction, and add up the work of the program."""
         plan = self.plans[i]
         for buffer, place in self.assignment.subviews.get(i, ()):
             self._place_subview(buffer, place)
@@ -410,7 +410,7 @@ class ProgramEmitter:
                         )
 
     def emit(self, plan: KernelPlan) -> None:
-        """Emit the code of one kernel plan."""
+        """Emit the code of a kernel plan: a host call, a kernel and its call, or scalar code."""
         self._sequence = None
         if plan.kind in (KernelKind.KERNEL, KernelKind.LOOP):
             key = plan.key, self._loops > 0
@@ -427,7 +427,7 @@ class ProgramEmitter:
                 self.elements(plan)
 
     def control(self, i: HloInstruction) -> None:
-        """Emit a loop, branches, or the instructions of a call."""
+        """Emit a while loop, the branches of a conditional, or the instructions of a called computation."""
         match i.operation:
             case While():
                 self.loop(i)
@@ -437,7 +437,7 @@ class ProgramEmitter:
                 self.computation(i.called_computations[0])
 
     def loop(self, i: HloInstruction) -> None:
-        """Emit a native loop whose state is in the buffers of the while's result."""
+        """Emit a while instruction as a loop in LLVM IR; the loop's state is in the buffers of its result."""
         f = self.function
         body, condition = i.called_computations
         self.copies(self.assignment.entering[i])
@@ -464,7 +464,7 @@ class ProgramEmitter:
         f.start(after)
 
     def branches(self, i: HloInstruction) -> None:
-        """Emit a native switch; an index out of range takes the last branch."""
+        """Emit a conditional as a branch or switch of LLVM; an index out of range takes the last branch."""
         f = self.function
         chooser = i.operands[0]
         count = len(i.called_computations)
@@ -483,11 +483,11 @@ class ProgramEmitter:
         f.start(after)
 
     def targets(self, i: HloInstruction) -> list[View]:
-        """Return the leaves of an instruction's value as arrays in memory."""
+        """Return the arrays in memory for an instruction's result, one per leaf of its shape."""
         return [self.view(i, index) for index, _ in leaves(i.shape)]
 
     def elements(self, plan: KernelPlan) -> None:
-        """Emit a loop over the elements of the results: a fusion, or a single operation."""
+        """Emit a loop over the result elements of a fusion or single operation, as a kernel and its call."""
         targets = self.targets(plan.instruction)
         if all(t.count == 0 for t in targets):
             return
@@ -499,16 +499,16 @@ class ProgramEmitter:
         self.call(plan.instruction, kernel, pointers)
 
     def input_pointers(self, i: HloInstruction) -> list[Value]:
-        """Return the addresses of a kernel's inputs, in the order of `kernel_parts`."""
+        """Return the addresses of a kernel's inputs: the array operands, repeated ones once unless fused."""
         operands = i.operands if isinstance(i.operation, Fusion) else dict.fromkeys(i.operands)
         return [self.pointer(o) for o in operands if o.shape.is_array]
 
     def leaf_size(self, i: HloInstruction, index: ShapeIndex = ()) -> int:
-        """Return the bytes of a leaf."""
+        """Return the bytes of an instruction's array, or of the leaf at a shape index."""
         return self.assignment.values[i][index].size
 
     def scalar(self, plan: KernelPlan) -> None:
-        """Emit a few scalars in line, in the entry function."""
+        """Emit the computation of a few scalar results in the entry function, without a kernel."""
         inputs, sources = plan.parts.inputs, self.input_pointers(plan.instruction)
         views = {i: View.of(p, i.shape) for i, p in zip(inputs, sources, strict=True)}
         elements = Elements(self.function, 0, views)
@@ -517,7 +517,7 @@ class ProgramEmitter:
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Return the kernel that the emitter of an equal plan asked for at this position, or emit it."""
+        """Return the kernel that was emitted for an equal plan at this position, or ``emit`` it."""
         sequence = self._sequence
         if sequence is None:
             return self._merged(emit)
@@ -527,7 +527,7 @@ class ProgramEmitter:
         return sequence.kernels[sequence.position - 1]
 
     def _merged(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Emit a kernel, or return an existing one of the same structure; their ranges may differ."""
+        """Emit a kernel, or reuse an earlier one with the same LLVM IR; their trip counts may differ."""
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)
         function = self.module.functions.pop(name)
@@ -551,7 +551,7 @@ class ProgramEmitter:
         return kernel
 
     def call(self, i: HloInstruction, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
-        """Run a kernel over its whole range, on several threads if that pays."""
+        """Emit a call of a kernel for its whole range, shared by several threads if that pays."""
         self.calls.append(KernelCall(kernel.name, i.name, kernel))
         self.work += kernel.work
         if not kernel.trips:
@@ -566,13 +566,13 @@ class ProgramEmitter:
 
     @contextmanager
     def instead(self) -> Generator[None]:
-        """Emit kernels that run in place of others: their work does not count."""
+        """Emit kernels that run in place of others, in a ``with`` block: their work does not count."""
         work = self.work
         yield
         self.work = work
 
     def packed(self, pointers: Sequence[Value]) -> Value:
-        """Return an array of pointers, valid for the next call only."""
+        """Emit stores of pointers to a stack array, valid for the next call only; return its address."""
         f = self.function
         array = self._packed
         array.count = max(array.count, len(pointers))
@@ -581,7 +581,7 @@ class ProgramEmitter:
         return array
 
     def share(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
-        """Let the threads of the pool share a kernel's range; see ``hloom.cpu.runtime.routines.pool``."""
+        """Emit a call of ``hloom_parallel``: the pool's threads share a kernel's range of iterations."""
         f = self.function
         packed = self.packed(pointers)
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
@@ -590,11 +590,11 @@ class ProgramEmitter:
 
 
 def is_parallel(kernel: LoopKernel) -> bool:
-    """Return whether the threads of the pool share a kernel's range."""
+    """Return whether a kernel is worth sharing among the pool's threads, and can be."""
     is_long = kernel.work >= SHARED_WORK or kernel.moved_bytes >= SHARED_BYTES
     return is_long and kernel.trips > kernel.grain
 
 
 def constant_data(constant: HloInstruction) -> bytes:
-    """Return the bytes of a constant as kernels read them: row-major, a byte or more per element."""
+    """Return the bytes of a constant as kernels read them: row-major, at least a byte per element."""
     return np.ascontiguousarray(operation_of(constant, Constant).literal.array).tobytes()

@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 
 
 class Recent(Generic[Key, Made]):
-    """A cache of a function's most recently used values."""
+    """A cache of at most `KEPT` values by key, from which the least recently used one is dropped."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, Made] = OrderedDict()
@@ -39,12 +39,14 @@ class Recent(Generic[Key, Made]):
 
 
 class RefinedForms:
-    """The compiled forms of one program, shared by all devices that run it.
+    """The compilations of one program with unbounded dimensions, one per combination of argument sizes.
+
+    All devices that run the program share them.
 
     Attributes:
-        module: the program.
+        module: the program with unbounded dimensions.
         reproducible: see `hloom.compile`.
-        latest: the form that was used last; None before the first.
+        latest: the compilation that was used last; None before the first.
     """
 
     def __init__(self, module: HloModule, *, reproducible: bool = False) -> None:
@@ -55,7 +57,7 @@ class RefinedForms:
         self._compiling = threading.Lock()
 
     def form(self, shapes: tuple[Shape, ...]) -> NativeExecutable:
-        """Return the program compiled for arguments of the given shapes.
+        """Return the program compiled for parameters of the given shapes; compile it if it is not kept.
 
         Raises HloError if these leave a size unbounded.
         """
@@ -70,7 +72,10 @@ class RefinedForms:
 
 
 def sized(shape: Shape, value: Value) -> Shape:
-    """Return a shape with a value's sizes in its unbounded dimensions."""
+    """Return a parameter's shape with unbounded dimensions replaced by the sizes of its argument, ``value``.
+
+    Raises EvaluationError by the rule ``run.argument`` if the ranks differ.
+    """
     if shape.is_tuple:
         parts = zip(shape.tuple_shapes, cast("tuple[Value, ...]", value), strict=True)
         return Shape.tuple_([sized(part, element) for part, element in parts])

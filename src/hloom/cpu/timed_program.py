@@ -30,7 +30,7 @@ _RECORDS: Final = 1 << 16
 
 
 class TimedProgram:
-    """A program that adds up the time of its instructions in a table."""
+    """A program compiled with code that adds up the time of each instruction in a table."""
 
     def __init__(self, optimized: HloModule, target: Target) -> None:
         self._program, code = compile_module(optimized, target, timer=Timer)
@@ -45,9 +45,10 @@ class TimedProgram:
         device: VirtualDevice,
         host: HostCalls | None = None,
     ) -> Profile:
-        """Run the program twice on a device, the first time to warm up.
+        """Run the program twice on a device; return the times of its instructions in the second run.
 
-        Return the time of each instruction.
+        The first run warms up. ``caller`` runs the code on the arguments, ``host`` answers its host calls
+        (into Python); None if it has none.
         """
         count = len(self._program.timed)
         timings = TIMINGS.allocate(count)
@@ -65,11 +66,11 @@ class TimedProgram:
         return self._profile(timings, waited)
 
     def _profile(self, timings: Record, waited: Sequence[int]) -> Profile:
-        """Return the profile of a run.
+        """Return the profile of a run: its total time, and a line for each instruction.
 
         Args:
-            timings: `TIMINGS` that it filled.
-            waited: nanoseconds that each call of the host waited for other devices.
+            timings: the struct `TIMINGS` that the run filled.
+            waited: the nanoseconds that each host call waited for other devices, by number.
         """
         by_name: dict[str, int] = {}
         for call, nanoseconds in zip(self._program.host_calls, waited, strict=False):
@@ -79,7 +80,7 @@ class TimedProgram:
 
 
 class RecordedProgram:
-    """A program that records when its instructions begin and end."""
+    """A program compiled with code that records when each execution of an instruction begins and ends."""
 
     def __init__(self, optimized: HloModule, target: Target) -> None:
         program, code = compile_module(optimized, target, timer=Recorder)
@@ -90,7 +91,7 @@ class RecordedProgram:
         self._address = self._loaded.symbols[ENTRY]
 
     def _table(self) -> Array:
-        """Return an empty table of records.
+        """Return an empty table for `_RECORDS` records.
 
         The operating system allocates its pages when they are first written.
         """
@@ -105,9 +106,10 @@ class RecordedProgram:
         host: HostCalls | None = None,
         device: VirtualDevice | None = None,
     ) -> tuple[list[Array], Recording]:
-        """Run the program; return the leaves of the result, and the begin and end of each instruction.
+        """Run the program; return the leaves of its result, and the begin and end of each instruction.
 
-        A device of None stands for a program that runs alone.
+        ``caller`` runs the code on the arguments, ``host`` answers its host calls (into Python); None if it
+        has none. ``device`` is None if the program runs alone, without other devices.
         """
         table = self._table()
         participants = 0 if host is None else host.table
@@ -120,7 +122,13 @@ class RecordedProgram:
         return results, self._recording(table, number, threading.get_native_id())
 
     def _recording(self, table: Array, device: int, thread: int) -> Recording:
-        """Return the records of a table that a run has filled."""
+        """Convert a table that a run has filled to a `Recording`.
+
+        Args:
+            table: the struct `RECORDING`, as bytes.
+            device: the index of the device in its world.
+            thread: the operating system's id of the thread that ran the program.
+        """
         recorded = RECORDING.record(table.ctypes.data)["count"]
         count = min(recorded, _RECORDS)
         start = RECORDING.fields["records"].offset

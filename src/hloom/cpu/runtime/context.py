@@ -31,14 +31,16 @@ So are custom calls of functions that the compiler does not know.
 
 
 class Context:
-    """The context of a program on a device, which native code reads.
+    """The struct `CONTEXT`, which tells native code on which device, and with what resources, it runs.
 
     Args:
         device: (replica, partition).
-        participants: the address of the table of participant records, by host call; 0 for none.
+        participants: the address of a table of pointers, by host call, to the records of native collectives;
+            0 for none.
         table: the address of a timed program's table of measurements; 0 for none.
         stop: a word that ends the program when it becomes nonzero; None for none.
-        fiber: the address of the device's fiber in a gang; 0 if the device has its own thread.
+        fiber: the address of the device's fiber (its state and stack) in a gang; 0 if the device has its own
+            thread.
         host: the Python function for host calls; None for the one of the thread.
 
     Attributes:

@@ -36,15 +36,15 @@ _FASTCALL: Final = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The signature of a program.
+    """What `builtin_for` needs to know of a program: its parameters and results, memory and donations.
 
     Attributes:
         parameters, results: the shapes, arrays of static sizes.
         is_tuple: whether the program returns a tuple.
-        temp_bytes: the size of the arena.
+        temp_bytes: the size of the arena, the memory of all temporaries.
         long: whether a call releases the GIL.
-        donated: the numbers of the parameters that are given up.
-        donors: for results that are arguments' arrays the number of the parameter, by that of the result.
+        donated: the numbers of the parameters whose arguments are donated.
+        donors: by number of a result, the number of the donated parameter in whose array it is returned.
     """
 
     parameters: Sequence[Shape]
@@ -57,13 +57,17 @@ class Signature:
 
 
 class Descriptor(np.ndarray[tuple[int, ...], np.dtype[np.int64]]):
-    """A numpy array that holds the struct `DESCRIPTOR`, and references to the objects that it points to."""
+    """A NumPy array whose data is the struct `DESCRIPTOR` of a program.
+
+    Attributes:
+        referenced: the objects that the struct points to.
+    """
 
     referenced: tuple[object, ...]
 
 
 class _Method(ctypes.Structure):
-    """PyMethodDef."""
+    """The struct ``PyMethodDef`` of CPython's C API."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -76,11 +80,11 @@ class _Method(ctypes.Structure):
 def builtin_for(
     signature: Signature, program: int, context: int, fallback: RunFunction, referenced: tuple[object, ...]
 ) -> RunFunction:
-    """Return a builtin function that runs a program on numpy arrays.
+    """Return a CPython builtin function that runs a program on NumPy arrays.
 
     Args:
-        signature: the signature of the program.
-        program, context: the addresses of the entry function and of the context.
+        signature: the parameters and results of the program.
+        program, context: the addresses of the entry function and of the struct `CONTEXT`.
         fallback: called with arguments that are not arrays of exactly the expected type and layout.
         referenced: objects that the builtin keeps alive.
 
@@ -110,7 +114,10 @@ def _method() -> _Method:
 def _descriptor(
     signature: Signature, program: int, context: int, fallback: RunFunction
 ) -> tuple[Record, Array]:
-    """Return the descriptor of a program, and the numpy array that holds the descriptor."""
+    """Return the struct `DESCRIPTOR` of a program, and the NumPy array whose data the struct is.
+
+    The arguments are those of `builtin_for`.
+    """
     memory = recycled_memory()
     shapes = (*signature.parameters, *signature.results)
     dtypes = [np.dtype(shape.element_type.dtype) for shape in shapes]

@@ -33,7 +33,7 @@ _COMPLETE: Final = 1
 
 
 def mpi_record(functions: MessageFunctions) -> Record:
-    """Return the struct with the addresses of MPI functions and with MPI handles."""
+    """Return the struct `MPI`, with the addresses of MPI functions and with MPI handles."""
     return MPI.allocate(
         isend=functions.isend,
         irecv=functions.irecv,
@@ -44,21 +44,23 @@ def mpi_record(functions: MessageFunctions) -> Record:
 
 
 class Exchange:
-    """The messages of one process for one collective, for operands of given types and sizes.
+    """The MPI messages of one process in one collective, as tables that native code reads.
+
+    They fit operands of given types and sizes.
 
     Args:
         plan: the messages.
         mpi: MPI functions and handles; see `mpi_record`.
-        rendezvous: the address of the rendezvous.
-        participants: the number of participants.
-        arrays: the number of arrays of each participant.
+        rendezvous: the address of the struct `RENDEZVOUS` where the collective's devices meet.
+        participants: the number of devices in the collective.
+        arrays: the number of arrays of each participant: its operands and results.
         form: the number that identifies the operands' types and sizes.
         tag: the tag of the messages.
         memory: at least `ExchangePlan.size` bytes, used while the collective runs.
         crowded: whether devices outnumber cores.
 
     Attributes:
-        address: the address of the struct.
+        address: the address of the struct `EXCHANGE`.
     """
 
     def __init__(
@@ -118,12 +120,12 @@ class Exchange:
         return self._record["error"]
 
     def is_complete(self, step: int) -> bool:
-        """Make progress with a step; return whether it has completed or failed."""
+        """Poll the messages of a step, 1 or 2, without blocking; return whether it completed or failed."""
         return self._advance(self.address, step) >= _COMPLETE
 
     @property
     def pending_receives(self) -> list[int]:
-        """The addresses of the requests of pending receives."""
+        """The addresses of the MPI requests of receives that are not complete."""
         return [
             record.location("request")
             for record in self._messages
@@ -134,7 +136,7 @@ class Exchange:
 
     @property
     def awaited(self) -> set[int]:
-        """The ranks of the processes whose messages of the current round are pending."""
+        """The ranks of the processes to or from which a message of the current round is not complete."""
         number = self._record["round"]
         if number >= len(self._rounds):
             return set()
@@ -145,7 +147,7 @@ class Exchange:
 
 
 def _set_spans(spans: Sequence[Record], counts: Sequence[int]) -> None:
-    """Set spans to consecutive ranges of the given lengths, the first one from 0."""
+    """Set spans to consecutive ranges [first, end) of the given lengths, the first one from 0."""
     for span, end, count in zip(spans, accumulate(counts), counts, strict=True):
         span["first"], span["end"] = end - count, end
 
@@ -169,7 +171,12 @@ def _segment(segment: Segment) -> dict[str, int]:
 def _stand_in(plan: ExchangePlan, position: int, arrays: int, start: int, **fields: int) -> Record:
     """Return the record of a participant of another process, with the addresses of its received arrays.
 
-    ``start`` is the address of the exchange's memory, ``fields`` are further fields of the record.
+    Args:
+        plan: tells where in the exchange's memory the arrays are received.
+        position: the participant's position in the group.
+        arrays: its number of arrays.
+        start: the address of the exchange's memory.
+        fields: further fields of the record.
     """
     participant = PARTICIPANT.allocate(arrays, position=position, **fields)
     for array in range(arrays):

@@ -40,14 +40,14 @@ _ALIGNMENT: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Strided rows of an array of a participant.
+    """A part of a participant's array to send to another process: rows of equal size at equal distances.
 
     Attributes:
         position: the position of the participant in its group.
         array: the number of the array, operands before results.
         offset: the bytes before the first row.
         size: the bytes of a row.
-        stride: the bytes from one row to the next.
+        stride: the bytes from the start of one row to the next.
         rows: the number of rows.
     """
 
@@ -70,8 +70,9 @@ class Message:
     Attributes:
         rank: the other process.
         sends: whether this process is the sender.
-        segments: the segments, in the same order on both sides.
-        in_place: whether the only segment is sent from, or received into, the array itself.
+        segments: the parts of arrays that it carries, in the same order on both sides.
+        in_place: whether its only segment is sent from, or received into, the array itself; otherwise
+            segments are packed into a buffer.
     """
 
     rank: int
@@ -86,11 +87,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ExchangePlan:
-    """The messages of one process for a collective.
+    """The messages that one process sends and receives in a collective, and the layout of their memory.
 
     Attributes:
-        steps: the rounds of both steps; a round begins when the round before it is complete.
-        stand_ins: the positions of the participants of other processes.
+        steps: for each of two steps of the collective, its rounds of messages; a round begins when the round
+            before it is complete.
+        stand_ins: the positions in the group of the participants of other processes.
         places: the offset of each received array in the exchange's memory, by (position, array).
         buffers: the offset of each message's buffer, in order; None for a message in place.
         size: the bytes of the exchange's memory.
@@ -116,7 +118,7 @@ def plan_exchange(
         i: the collective, of an opcode in `NATIVE_COLLECTIVES`.
         owners: the rank of each participant's process, in the order of the group.
         rank: the rank of this process.
-        sources: for a permutation, the position of each participant's source; None for zeros.
+        sources: for a collective-permute, the position of each participant's source; None for zeros.
     """
     pairs = frozenset((source, target) for target, source in enumerate(sources) if source is not None)
     steps = tuple([tuple(_rounds(i, owners, rank, step, pairs)) for step in (1, 2)])
@@ -137,17 +139,20 @@ def plan_exchange(
 
 
 def reduces_in_parts(i: HloInstruction) -> bool:
-    """Return whether an instruction is a large all-reduce, which runs in two steps."""
+    """Return whether an instruction is a large all-reduce, run as reduce-scatter and all-gather."""
     return i.opcode == "all-reduce" and sum(leaf_bytes(s) for _, s in leaves(i.shape)) >= SHARED_BYTES
 
 
 def part_size(elements: int, count: int) -> int:
-    """Return the size of each of ``count`` parts of an array; the last parts may be smaller or empty."""
+    """Return the elements per part of an array of ``elements`` that is divided into ``count`` parts.
+
+    A multiple of 64; the last parts may be smaller or empty.
+    """
     return (-(-elements // count) + 63) & -64
 
 
 def rows_of(shape: Shape, dimension: int) -> tuple[int, int]:
-    """Return the products of the extents before dimension ``dimension``, and from it on."""
+    """Return the element counts of a shape's dimensions before ``dimension``, and from it on."""
     sizes = shape.dimensions
     return math.prod(sizes[:dimension]), math.prod(sizes[dimension:])
 
@@ -164,7 +169,10 @@ def _array_bytes(i: HloInstruction) -> list[int]:
 
 
 def _needed(i: HloInstruction, count: int, step: int, source: int, target: int) -> Iterator[Segment]:
-    """Yield the segments of participant ``source`` that ``target`` receives; some may be empty."""
+    """Yield the parts of participant ``source``'s arrays that participant ``target`` receives in a step.
+
+    ``count``: the number of participants. Some segments may be empty.
+    """
     operands = [o.shape for o in i.operands]
     match i.operation:
         case _ if reduces_in_parts(i):
@@ -227,7 +235,10 @@ def _rounds(
 
 
 def _gathers_little(i: HloInstruction, count: int) -> bool:
-    """Return whether every participant of a collective receives all operands, and the operands are small."""
+    """Return whether each participant receives all operands of all participants, and these are small.
+
+    ``count``: the number of participants.
+    """
     gathers = isinstance(i.operation, (AllGather, AllReduce)) and not reduces_in_parts(i)
     return gathers and sum(leaf_bytes(o.shape) for o in i.operands) * count <= LITTLE_BYTES * MOST_PEERS
 
@@ -235,9 +246,9 @@ def _gathers_little(i: HloInstruction, count: int) -> bool:
 def _passed_on(
     ranks: Sequence[int], rank: int, blocks: dict[int, list[Segment]]
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the rounds of messages by which all processes receive the segments of all processes.
+    """Yield the rounds in which every process passes on what it has, until all have all segments.
 
-    ``blocks`` are the segments of each process, by rank.
+    ``blocks`` are the segments of each process, by rank; there are log2(n) rounds of n processes.
     """
     count, here, distance = len(ranks), ranks.index(rank), 1
     while distance < count:
@@ -253,7 +264,10 @@ def _passed_on(
 
 
 def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[Message]:
-    """Yield the messages that carry segments; the first one is packed, after a header."""
+    """Yield the messages to or from process ``rank`` that carry segments: packed ones first, then large ones.
+
+    A packed message has several segments after a header; a large segment is sent in place.
+    """
     if not segments:
         return
     pieces = [piece for segment in segments for piece in _pieces(segment)]
@@ -272,7 +286,7 @@ def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[M
 
 
 def _pieces(segment: Segment) -> Iterator[Segment]:
-    """Split a segment into messages' parts: contiguous ones if rows are long, else groups of rows."""
+    """Split a segment into pieces that fit in a message: parts of long rows, or else groups of rows."""
     s = segment
     if s.size < IN_PLACE_BYTES:
         most = MOST_BYTES // (2 * s.size)

@@ -47,16 +47,16 @@ _gangs: Final[WeakSet[Gang]] = WeakSet()
 
 
 class Gang:
-    """The devices of a program, which one thread runs in turns; one run at a time. See `gang_of`.
+    """All devices of a program, which one thread runs in turns; one run at a time. See `gang_of`.
 
     Args:
-        natives: the programs of the devices, replica-major.
+        natives: the compiled program of each device, replica-major.
         shape: the numbers of replicas and partitions.
         stop: a word that ends a run when it becomes nonzero; None for none.
-        host: answers the host calls other than collectives; None for none.
+        host: answers the host calls (into Python) other than collectives; None for none.
 
     Attributes:
-        address: the address of the struct.
+        address: the address of the struct `GANG`.
         count: the number of devices.
     """
 
@@ -110,7 +110,7 @@ class Gang:
         )
 
     def _write(self, meets: bool) -> None:
-        """Fill the struct; ``meets`` is true if the devices have collectives."""
+        """Fill the struct `GANG` and its fibers; ``meets`` is true if the devices have collectives."""
         gang = self._record
         arena = max(native.loaded.memory.temp for native in self._natives)
         gang["devices"], gang["meets"], gang["memory"] = self.count, meets, recycled_memory().address
@@ -128,11 +128,11 @@ class Gang:
                 fiber["stack"], fiber["stack_bytes"] = _start_of(self._stacks[n]), _STACK_BYTES
 
     def _uses_threads(self, meets: bool) -> bool:
-        """Return whether devices that compute for long should run in parallel, so that more cores are in use.
+        """Return whether devices that compute for long should run in parallel, in several threads.
 
-        ``meets`` is true if the devices have collectives. Devices that share kernels among the threads of the
-        pool use all cores, except in their serial parts; as many devices as cores use all cores without
-        sharing.
+        ``meets`` is true if the devices have collectives. One thread is enough for devices that share kernels
+        among the threads of the pool: they use all cores, except in their serial parts. So do as many devices
+        as cores, without sharing.
         """
         cores = available_cores()
         alone = not any(native.facts.shares for native in self._natives)
@@ -152,7 +152,7 @@ class Gang:
 
     @property
     def reuses(self) -> Sequence[tuple[int, int]]:
-        """(result, argument) pairs that may share memory on every device."""
+        """Pairs (result leaf, argument leaf) of numbers that may share memory on every device."""
         first, *others = [native.facts.reuses for native in self._natives]
         return [pair for pair in first if all(pair in reuses for reuses in others)]
 
@@ -162,15 +162,15 @@ class Gang:
 
     @property
     def resumptions(self) -> int:
-        """The number of times that fibers were resumed in the last run."""
+        """The number of times that the last run switched to a device."""
         return self._record["resumptions"]
 
     def take(self) -> bool:
-        """Lock the gang for a run; return false if it is running, or if threads are faster."""
+        """Lock the gang for a run, without waiting; return false if it runs, or if threads are faster."""
         return bool(_function("hloom_gang_take", ctypes.c_int32)(self.address))
 
     def leave(self) -> None:
-        """Unlock the gang."""
+        """Unlock the gang after a run."""
         _function("hloom_gang_leave", None)(self.address)
 
     def forget(self) -> None:
@@ -178,10 +178,11 @@ class Gang:
         self._record["lock"] = FREE
 
     def run(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Run all devices; the caller has locked the gang.
+        """Run all devices; the caller has locked the gang by `take`.
 
         Args:
-            sources, targets: the addresses of the inputs, and of the results, device after device.
+            sources, targets: the addresses of the leaves of the arguments, and of the results, device after
+                device.
 
         Raises DeadlockError, errors of the programs, and exceptions of signal handlers.
         """
@@ -195,11 +196,9 @@ class Gang:
             raise self.failure(status)
 
     def call(self, arguments: Sequence[Sequence[Value]]) -> list[Value]:
-        """Run all devices on the arguments of each.
+        """Run each device on its own arguments; return the results in the order of the devices.
 
-        The caller has locked the gang. Returns the results by device.
-
-        Raises the errors of `run`.
+        The caller has locked the gang by `take`. Raises the errors of `run`.
         """
         inputs: list[Array] = []
         results: list[list[Array]] = []
@@ -215,7 +214,7 @@ class Gang:
         ]
 
     def failure(self, status: int) -> HloError:
-        """Return the error for the nonzero status of a run, and reset the gang."""
+        """Return the error to raise for the nonzero status of a run, and reset the gang."""
         devices = [device.id for device in self._world.devices]
         try:
             if status == DEADLOCK:
@@ -235,7 +234,7 @@ class Gang:
             self.reset()
 
     def reset(self) -> None:
-        """Prepare the gang for the next run after a run that failed."""
+        """Clear what a failed run has left, such as devices that wait in a collective."""
         for clear in self._world.before_run:
             clear()
 
@@ -246,13 +245,13 @@ def gang_of(
     stop: ctypes.c_uint64 | None = None,
     host: Host | None = None,
 ) -> Gang | None:
-    """Return a gang that runs the program of each device; None if no gang can.
+    """Return a gang, in which one thread runs the program of each device in turns; None if it cannot.
 
-    A gang must answer all host calls. Programs with host calls also need a C library that switches stacks
-    (``swapcontext``), and address space for the stacks.
+    A gang must answer all host calls (into Python). Programs with host calls also need a C library that
+    switches stacks (``swapcontext``), and address space for the stacks.
 
     Args:
-        natives: the programs of the devices, replica-major.
+        natives: the compiled program of each device, replica-major.
         shape: the numbers of replicas and partitions.
         stop: a word that ends a run when it becomes nonzero; None for none.
         host: answers the host calls other than native collectives; None for none.
@@ -272,7 +271,7 @@ def _switches_stacks() -> bool:
 
 
 def _stack() -> mmap.mmap:
-    """Allocate a stack with a guard page below it. Raises OSError if memory is short."""
+    """Allocate a device's stack with a guard page below it. Raises OSError if memory is short."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE | mmap.MAP_STACK
     memory = mmap.mmap(-1, _STACK_BYTES + mmap.PAGESIZE, flags)
     guard = _address_of(memory)

@@ -53,7 +53,7 @@ FAILED: Final = 1 << 32
 
 @KERNELS.register(HOST, *HOST_OPERATIONS)
 def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the host call of an instruction, and a return from the program if the call fails."""
+    """Emit a call of Python to evaluate an instruction, and a return from the program if the call fails."""
     i = plan.instruction
     f = program.function
     number = len(program.host_calls)
@@ -70,12 +70,12 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class HostCalls:
-    """The host calls of one program on one device.
+    """The instructions of a program that Python evaluates on one device, when native code calls it.
 
     Attributes:
-        evaluator: evaluates the calls; keeps its random state between runs.
-        placeholders: the ids of pending results of start operations.
-        waited: the nanoseconds for which each call waited for devices or the host, summed over all runs.
+        evaluator: evaluates the instructions; keeps its random state between runs.
+        placeholders: ids that stand for the pending results of asynchronous start operations.
+        waited: by call, the nanoseconds for which it waited for devices or the host, summed over all runs.
     """
 
     def __init__(
@@ -94,9 +94,10 @@ class HostCalls:
         self.placeholders = Placeholders()
 
     def run(self, native: Callable[[], object]) -> None:
-        """Run native code in this thread; raises the exception of a failed call.
+        """Call ``native``, which runs the program, and answer its host calls meanwhile.
 
-        A program without a device runs alone: waiting for other devices raises an error at once.
+        Raises the exception of a failed call. A program without a device runs alone: waiting for other
+        devices raises an error at once.
         """
         if self.evaluator.alone is not None:
             self.evaluator.alone.run(lambda _: self._run(native))
@@ -113,10 +114,11 @@ class HostCalls:
             _thread.calls = outer
 
     def call(self, number: int, pointers: int) -> None:
-        """Evaluate the host call ``number``, called by native code.
+        """Answer host call ``number``: evaluate its instruction on operands and results in native memory.
 
-        ``pointers`` is the address of the table of its operands and results. With the flag `FAILED`, it is
-        that of the error and the future of a C function, whose error is raised.
+        ``pointers`` is the address of the table of their addresses. If ``number`` has the flag `FAILED`, it
+        is the address of two pointers instead, to the error and the future that a C function returned; the
+        error is raised.
         """
         if number & FAILED:
             error, future = (ctypes.c_uint64 * 2).from_address(pointers)
@@ -133,21 +135,22 @@ class HostCalls:
 
     @property
     def table(self) -> int:
-        """The address of the table of participant records, one word per call; 0 if there are none."""
+        """The address of a table of the native collectives' records, by host call; 0 if there are none."""
         return ctypes.addressof(self._table) if self._participants else 0
 
     def wait(self, number: int, generation: int) -> None:
-        """Wait until the other participants of a collective have arrived; raises Stopped if they cannot.
+        """Wait until the other participants of a collective have arrived; raise Stopped if they cannot.
 
         Args:
             number: the number of the host call.
-            generation: what the arrival at the rendezvous returned: its generation, or a negative error code.
+            generation: the generation of the rendezvous when this participant arrived, or a negative code;
+                see `Participant.wait`.
         """
         self._participants[number].wait(generation)
 
 
 class _Thread(threading.local):
-    """The host calls of the program that a thread runs."""
+    """Thread-local: the host calls of the program that the thread runs; None if it runs none."""
 
     def __init__(self) -> None:
         self.calls: HostCalls | None = None
@@ -169,14 +172,17 @@ def _await(number: int, generation: int) -> None:
 
 
 def provide_functions() -> None:
-    """Register the Python functions that native code calls for host calls and to wait."""
+    """Give native code the Python functions that it calls for host calls and to wait."""
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.py_object)
     prototype(support().symbols["hloom_set_host"])(_host, _await)
     keep_for_ever((_host, _await))
 
 
 class _Call:
-    """A call site of a host call: an instruction with the shape indices of pending results."""
+    """An instruction that Python evaluates, and which of its operands or results are pending.
+
+    Pending values are those between an asynchronous start and its done operation.
+    """
 
     def __init__(self, instruction: HloInstruction) -> None:
         self.instruction = instruction
@@ -199,7 +205,10 @@ class _Call:
         self._write(calls, self.instruction.shape, (), value, addresses)
 
     def evaluated(self, evaluator: Evaluator, operands: list[Passed]) -> Passed:
-        """Return the value of the instruction; arrays of dynamic sizes are returned in their static form."""
+        """Return the instruction's value for operand values.
+
+        Arrays of dynamic size are returned in their static form: padded to their bounds, with their sizes.
+        """
         i = self.instruction
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:
             return evaluator.apply(i, operands)
@@ -254,7 +263,7 @@ class _Call:
 
 
 def array_at(address: int, shape: Shape) -> Array:
-    """Return a view of the array of a given shape at an address."""
+    """Return a NumPy view of the memory at an address, as an array of the given shape."""
     dtype = shape.element_type.numpy_dtype
     if not shape.element_count:
         return np.empty(shape.dimensions, dtype)

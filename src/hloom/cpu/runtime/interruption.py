@@ -29,7 +29,10 @@ _ATTRIBUTES: Final = (
 
 
 class PollEmitter:
-    """Emits the polls of a program into its entry function; ``context`` is the address of its context."""
+    """Emits polls, at which a program may end early, into its entry function.
+
+    ``context`` is the address of the program's context.
+    """
 
     def __init__(self, function: Function, context: Value) -> None:
         self._function = function
@@ -39,15 +42,15 @@ class PollEmitter:
         self._work = 0
 
     def after_kernel(self, work: int) -> None:
-        """Add the work of a kernel, and poll if the kernels since the last poll did `LONG_KERNELS` work."""
+        """Add an emitted kernel's work; emit a poll if the work since the last one is `LONG_KERNELS`."""
         self._work += work
         if self._work >= LONG_KERNELS:
             self._poll()
 
     def at_back_edge(self, work: int) -> None:
-        """Poll at the end of a loop iteration, once per `POLL_WORK`.
+        """Emit a poll at the end of a loop iteration, taken once per `POLL_WORK` operations of the loop.
 
-        ``work`` is the work of one iteration.
+        ``work`` is the number of elementary operations of one iteration.
         """
         f = self._function
         if self._countdown is None:
@@ -75,7 +78,7 @@ class PollEmitter:
         f.return_if(status.compare("ne", 0), 1)
 
     def _variable(self, value: int) -> Value:
-        """Return the address of a 64-bit variable on the stack, initialized in the prologue."""
+        """Allocate a 64-bit variable on the stack, initialized in the prologue; return its address."""
         f = self._function
         word = f.allocate(I64, align=8)
         f.initialize(word, f.constant(I64, value))

@@ -47,7 +47,7 @@ ARRAY_TYPE, NEW_FROM_DESCR, SET_HANDLER, GET_HANDLER = 2, 94, 304, 305
 
 
 def numpy_function(index: int) -> int:
-    """Return the address of the function with an index in numpy's table of C functions."""
+    """Return the address of the function at ``index`` of NumPy's C API table, ``_ARRAY_API``."""
     module = import_module("numpy._core._multiarray_umath")
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -57,7 +57,7 @@ def numpy_function(index: int) -> int:
 
 @cache
 def layout_is_known() -> bool:
-    """Return whether the arrays of the installed numpy have the memory layout of `ARRAY`."""
+    """Return whether the arrays of the installed NumPy have the memory layout of the struct `ARRAY`."""
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62:
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):

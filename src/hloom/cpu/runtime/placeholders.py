@@ -16,7 +16,7 @@ MOST_BYTES: Final = 7
 
 @dataclass(slots=True)
 class _Ids:
-    """The placeholder ids of one length in bytes.
+    """The placeholder ids of one length in bytes; each stands for the pending result of a start operation.
 
     Attributes:
         pending: the pending values by id.
@@ -30,7 +30,7 @@ class _Ids:
 
 
 class Placeholders:
-    """The placeholder ids of one program on one device.
+    """The ids that stand for pending results of start operations, of one program on one device.
 
     The result's size determines an id's length; ids of different lengths are independent.
     """
@@ -39,7 +39,7 @@ class Placeholders:
         self._ids: dict[int, _Ids] = {}
 
     def clear(self) -> None:
-        """Release all ids."""
+        """Release all ids and forget their pending values."""
         self._ids.clear()
 
     def issue(self, pending: Pending, size: int) -> bytes:

@@ -18,11 +18,11 @@ from hloom.runtime.cores import thread_count
 
 
 class ThreadPool:
-    """A thread pool, whose threads start with the first parallel kernel.
+    """A pool of threads that share the iterations of kernels; they start with the first parallel kernel.
 
     Attributes:
         threads: the number of threads, including the caller.
-        address: the address of the struct.
+        address: the address of the struct `POOL`.
     """
 
     def __init__(self, threads: int) -> None:

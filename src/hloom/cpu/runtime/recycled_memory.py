@@ -27,11 +27,11 @@ _LARGEST_LIMIT: Final = 1 << 32
 
 
 class RecycledMemory:
-    """The allocator that reuses freed blocks.
+    """The process's allocator of results and temporaries, which keeps freed blocks for reuse.
 
     Attributes:
         record: the struct `RECYCLED`.
-        handler: the PyCapsule of the memory handler for numpy's arrays.
+        handler: the PyCapsule of the memory handler for NumPy's arrays.
     """
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class RecycledMemory:
         return self._take(self.address, size) or 0
 
     def give(self, address: int) -> None:
-        """Free a block for reuse."""
+        """Free a block that `take` returned, and keep it for reuse."""
         self._give(self.address, address)
 
     @contextmanager
     def of_arrays(self) -> Generator[None]:
-        """Allocate the data of the arrays that this thread creates in a ``with`` block."""
+        """Let NumPy use this allocator for the arrays that this thread creates in a ``with`` block."""
         previous = self._set_handler(self.handler)
         try:
             yield
@@ -79,16 +79,16 @@ def recycled_memory() -> RecycledMemory:
 
 
 def recycling_limit() -> int:
-    """Return the maximum size of free blocks kept for reuse, in bytes."""
+    """Return the maximum total size in bytes of the freed blocks that are kept for reuse."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(_LARGEST_LIMIT, int(total * _LIMIT_FRACTION))
 
 
 @contextmanager
 def lent_memory(size: int) -> Generator[int]:
-    """Allocate uninitialized memory for a ``with`` block; yields its address, aligned to 64 bytes.
+    """Allocate uninitialized memory for the duration of a ``with`` block.
 
-    Raises EvaluationError by the rule ``evaluate.memory``.
+    Yields its address, aligned to 64 bytes. Raises EvaluationError by the rule ``evaluate.memory``.
     """
     memory = recycled_memory()
     address = memory.take(size)

@@ -26,7 +26,7 @@ _OTHER_FORM: Final = -1
 
 
 class Rendezvous:
-    """The rendezvous of a group of devices, in this process's memory.
+    """The struct `RENDEZVOUS`, at which the devices of one group meet in their native collectives.
 
     Args:
         participants: the devices in the order of the group.
@@ -45,7 +45,7 @@ class Rendezvous:
         self.address = self._record.address
 
     def clear(self) -> None:
-        """Remove all participants after a failed run."""
+        """Reset the counters and remove all participants after a failed run."""
         for counter in ("arrived", "generation", "sleepers"):
             self._record[counter] = 0
         for position in range(len(self.participants)):
@@ -67,15 +67,15 @@ class Rendezvous:
 
 
 class Participant:
-    """A device at a rendezvous, for one of its collectives.
+    """The struct `PARTICIPANT`: what one device publishes for one of its native collectives.
 
     Args:
-        rendezvous: the rendezvous.
+        rendezvous: the place where the devices of the group meet.
         device: the device.
         instruction: the collective.
         form: the number that identifies the operands' types and sizes, equal for all participants.
         exchange: the messages to and from other processes; None if all participants are in this process.
-        source: the position of the participant that a permutation copies from; None for zeros.
+        source: the position of the participant that a collective-permute copies from; None for zeros.
         fiber: the address of the device's fiber; 0 if the device has its own thread.
 
     Attributes:
@@ -111,10 +111,10 @@ class Participant:
     def wait(self, generation: int) -> None:
         """Wait until all participants have arrived, or until a step of an exchange is complete.
 
-        ``generation`` is the rendezvous generation at arrival. Native code passes a negative number for the
-        two other cases: the number of a step of the exchange between processes, or operands whose types or
-        sizes differ between participants, for which HloError is raised. Raises Stopped if a participant
-        cannot arrive any more.
+        ``generation`` is the generation of the rendezvous when this participant arrived. Native code passes a
+        negative number for two other cases: -1 if the operands' types or sizes differ between participants,
+        for which HloError is raised, and -1 - n to wait for step n of the exchange with other processes.
+        Raises Stopped if a participant cannot arrive any more.
         """
         if generation == _OTHER_FORM:
             raise self.mismatch()
@@ -142,7 +142,10 @@ class Participant:
         return f"{self._instruction.opcode} %{self._instruction.name}"
 
     def _wait_for_messages(self, step: int) -> None:
-        """Wait until a step of the exchange completes. Raises EvaluationError if it fails."""
+        """Wait until a step of the exchange with other processes completes.
+
+        Raises EvaluationError if it fails.
+        """
         world, exchange = self._device.world, self._exchange
         assert exchange is not None and world.peers is not None
         try:
@@ -162,7 +165,7 @@ class Participant:
             raise
 
     def _awaited(self) -> list[DeviceId]:
-        """Return the devices that have certainly not arrived."""
+        """Return the devices that this one waits for, as far as this process knows."""
         missing = self._rendezvous.missing
         peers = self._device.world.peers
         if missing or self._exchange is None or peers is None:
@@ -172,5 +175,5 @@ class Participant:
 
 
 def array_count(i: HloInstruction) -> int:
-    """Return the number of arrays of a participant: those of operands and of the result's leaves."""
+    """Return the number of arrays that a device publishes for a collective: operands and result leaves."""
     return len(i.operands) + len(leaves(i.shape))

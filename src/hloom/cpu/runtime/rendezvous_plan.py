@@ -41,8 +41,8 @@ class _Offer(NamedTuple):
     """The collectives that the devices of one process can run in native code.
 
     Attributes:
-        forms: the form of each collective, by device and rendezvous.
-        unfit: the opcode and channel of each collective that the host must run.
+        forms: by device and rendezvous, the forms (see `Form`) of its collectives in program order.
+        unfit: the (opcode, channel) of each collective that Python must run.
     """
 
     forms: dict[DeviceId, dict[Key, list[Form]]]
@@ -52,9 +52,11 @@ class _Offer(NamedTuple):
 class RendezvousPlan:
     """The rendezvous of a program's native collectives, with the participant records of this process.
 
+    A rendezvous is where the devices of a group meet in a collective.
+
     Args:
         world: the devices.
-        calls: the host calls of each device, replica-major.
+        calls: by device, replica-major, the instructions that may call Python; collectives are among them.
     """
 
     def __init__(self, world: World, calls: Sequence[Sequence[HloInstruction]]) -> None:
@@ -73,9 +75,10 @@ class RendezvousPlan:
             self._prepare_exchanges(world.peers)
 
     def participants(self, number: int, fiber: int = 0) -> dict[int, Participant]:
-        """Return the participant records of a device, by host call.
+        """Return the records of a device's native collectives, by host call number.
 
-        ``fiber`` is the address of the device's fiber.
+        ``number`` is the index of the device in its world, ``fiber`` the address of its fiber (its stack in a
+        gang), 0 if it has its own thread.
         """
         device = self._world.devices[number]
         records: dict[int, Participant] = {}
@@ -143,9 +146,9 @@ class RendezvousPlan:
     # -- other processes
 
     def _prepare_exchanges(self, peers: Peers) -> None:
-        """Create the exchanges for collectives of several processes.
+        """Create the exchanges of messages for collectives of several processes.
 
-        Without MPI functions the host runs these.
+        Python runs these if there are no MPI functions, and those for which MPI has no tags left.
         """
         divided = [key for key in self._native if len({peers.owners[member] for member in key[2]}) > 1]
         functions = peers.transport.functions() if divided else None
@@ -183,14 +186,14 @@ class RendezvousPlan:
             )
 
     def _first(self, key: Key) -> DeviceId:
-        """Return the first participant in this process, whose message memory the rendezvous uses."""
+        """Return the first participant of a rendezvous in this process, which owns the memory of messages."""
         return self._meeting(key).here[0]
 
     def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:
         """Map memory for messages: one block for each device that is the first local one of a rendezvous.
 
-        All rendezvous of that device share the block, as they never overlap in time. The operating system
-        allocates a page when it is first written.
+        Returns the blocks by device. All rendezvous of that device share the block, as they never overlap in
+        time. The operating system allocates a page when it is first written.
 
         Args:
             sizes: the bytes that each exchange needs, by rendezvous and number of the form.
@@ -210,7 +213,10 @@ def _devices_on_this_machine(world: World) -> int:
 
 
 def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
-    """Return the collectives that all their participants can run in native code, in a deterministic order."""
+    """Return, as an ordered set, the rendezvous for which all participants offer native code.
+
+    The order is the same in all processes.
+    """
     present = {device: keys for offer in offers for device, keys in offer.forms.items()}
     unfit = {kind for offer in offers for kind in offer.unfit}
 
@@ -221,14 +227,14 @@ def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
 
 
 def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tuple[int, Key | None]]:
-    """Yield (host call number, rendezvous) for each collective of a device; None if the host must run it."""
+    """Yield (host call number, rendezvous) of each collective; rendezvous is None if Python runs it."""
     for n, i in enumerate(calls):
         if i.opcode in NATIVE_COLLECTIVES:
             yield n, _key(device, i)
 
 
 def _form(i: HloInstruction) -> Form:
-    """Return the form of a collective: types and sizes of its arrays, and the pairs of a permutation."""
+    """Return the form of a collective: types and sizes of its arrays, and a collective-permute's pairs."""
     shapes = [o.shape for o in i.operands] + [s for _, s in leaves(i.shape)]
     pairs = getattr(i.operation, "source_target_pairs", ())
     return (*pairs, *((shape.element_type.name, shape.dimensions) for shape in shapes))
@@ -251,7 +257,7 @@ def _key(device: VirtualDevice, i: HloInstruction) -> Key | None:
 def _members(device: VirtualDevice, i: HloInstruction) -> tuple[DeviceId, ...] | None:
     """Return the participants of a collective; None if native code does not support it.
 
-    Those of a permutation are the devices that its pairs connect.
+    Those of a collective-permute are the devices that its source-target pairs connect with this one.
     """
     if isinstance(i.operation, Collective):
         return members_of(i.operation.replica_groups.groups, i.operation.group_mode, device)
@@ -323,7 +329,7 @@ def _fits(i: HloInstruction, count: int) -> bool:
 
 
 def _begun(i: HloInstruction) -> Iterator[tuple[str, int | None]]:
-    """Yield opcode and channel of collectives that an instruction starts, or the host evaluates in it."""
+    """Yield (opcode, channel) of collectives that an instruction starts, or has Python evaluate inside it."""
     if i.opcode.endswith("-start"):
         yield i.opcode.removesuffix("-start"), _channel(i)
     if i.opcode == "async-start" or i.opcode == "custom-call":

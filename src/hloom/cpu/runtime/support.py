@@ -30,7 +30,7 @@ _loaded: Final[list[LoadedObject]] = []
 
 
 def support() -> LoadedObject:
-    """Return the run time's native code, loaded by the first call.
+    """Return the run time's native code in memory, loaded by the first call.
 
     The code is never unloaded, as threads may run it at exit.
     """
@@ -42,7 +42,7 @@ def support() -> LoadedObject:
 
 
 def _begin_child() -> None:
-    """Release the locks held by threads that a forked child does not have."""
+    """In a forked child, release the locks held by threads that the child does not have."""
     _loading.release()
     if _loaded:
         ctypes.CFUNCTYPE(None)(_loaded[0].symbols["hloom_library_reset"])()
@@ -61,15 +61,15 @@ def begin_support() -> None:
 
 
 def begin_code(kind: str, load: Callable[[], object], import_emitters: Callable[[], object]) -> bool:
-    """Start a thread that loads native code if it has to be compiled; return whether that is so.
+    """Start a thread that loads native code, unless the cache has it; return whether it was started.
 
     The thread imports nothing, as concurrent imports of the same modules may deadlock: what it needs is
     imported before.
 
     Args:
-        kind: see `load_code`.
-        load: loads the code.
-        import_emitters: imports what emits it.
+        kind: the kind of code, part of its cache key; see `load_code`.
+        load: compiles and loads the code.
+        import_emitters: imports the modules that emit the code.
     """
     cache = configured_cache()
     if cache is not None and cache.get(_key(kind)) is not None:

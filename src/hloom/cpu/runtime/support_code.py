@@ -23,7 +23,7 @@ from hloom.cpu.runtime.routines import (
 
 
 def support_code(target: Target) -> list[tuple[str, int]]:
-    """Return the objects of the run time; see `object_codes`."""
+    """Return the LLVM IR of the run time's two objects, and optimization levels; see `object_codes`."""
     called = _exported(entry, memory)
     files = clock, exchange, foreign, gang, host, interruption, library, pool, rendezvous
     return object_codes(target, called, _exported(*files))
@@ -37,7 +37,7 @@ def object_codes(
     Args:
         target: the machine.
         called: exported routines that every call of a program runs; their object is optimized.
-        others: other ones, which call them or not.
+        others: the other exported routines, compiled quickly.
     """
     first = Library(target).add(called)
     second = Library(target, first).add(others)

@@ -24,7 +24,7 @@ _WHOLE_RUN: Final = -1
 
 
 class Timer:
-    """Emits the measurements of a timed program.
+    """Emits the clock reads of a timed program, which adds the time of each instruction to a table.
 
     Attributes:
         names: the measured instructions, in the order of the table.
@@ -37,17 +37,17 @@ class Timer:
         self._start: Value | None = None
 
     def begin(self) -> None:
-        """Emit the start of the program's measurement."""
+        """Emit a clock read at the start of the program."""
         self._start = self._now()
 
     def finish(self) -> None:
-        """Emit the end of the program's measurement."""
+        """Emit a clock read at the end of the program, and the addition of its time to the table."""
         assert self._start is not None
         _add(self._timings(), "nanoseconds", self._now() - self._start)
 
     @contextmanager
     def measure(self, name: str) -> Generator[None]:
-        """Emit the measurement of the code that is emitted in the ``with`` statement, for an instruction."""
+        """Emit clock reads around the code that a ``with`` block emits for instruction ``name``."""
         number = len(self.names)
         self.names.append(name)
         start = self._now()
@@ -55,14 +55,14 @@ class Timer:
         self._measured(number, start)
 
     def _measured(self, number: int, start: Value) -> None:
-        """Emit the addition of the time since ``start`` to instruction ``number``'s entry in the table."""
+        """Emit the addition of the time since ``start``, and of one run, to entry ``number`` of the table."""
         timing = self._timings().nested("instructions", number)
         _add(timing, "nanoseconds", self._now() - start)
         _add(timing, "runs", 1)
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Emit the measurement of the ``with`` statement's code as waiting time of the last instruction."""
+        """Emit clock reads around a ``with`` block's code, as time in which the last instruction waits."""
         number = len(self.names) - 1
         start = self._now()
         yield
@@ -83,7 +83,7 @@ def _add(fields: Fields, name: str, increment: Operand) -> None:
 
 
 class Recorder(Timer):
-    """Emits a record of the begin and end of each measurement; records are in the order of their ends."""
+    """Emits a record of the begin and end of each execution of an instruction, in the order of the ends."""
 
     def finish(self) -> None:
         assert self._start is not None
@@ -109,7 +109,7 @@ def profile_lines(
     timings: Record,
     waited: Mapping[str, int],
 ) -> tuple[ProfileLine, ...]:
-    """Return the lines of a profile, the longest time first.
+    """Return the lines of a profile, one per measured instruction, the longest time first.
 
     Args:
         instructions: the instructions of the program, by name.

@@ -24,11 +24,11 @@ def _read(f: Function, clock: int) -> Value:
 
 @routine(I64, exported=True)
 def hloom_clock(f: Function) -> Value:
-    """Return the time of the monotonic clock in nanoseconds."""
+    """Emit a routine that returns the monotonic clock's time in nanoseconds."""
     return _read(f, _MONOTONIC)
 
 
 @routine(I64)
 def thread_nanoseconds(f: Function) -> Value:
-    """Return the CPU time of the current thread in nanoseconds."""
+    """Emit a routine that returns the current thread's CPU time in nanoseconds."""
     return _read(f, _THREAD_CPU_TIME)

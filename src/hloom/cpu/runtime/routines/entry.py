@@ -27,7 +27,10 @@ set_item: Final = External("PyTuple_SetItem", I32, PTR, I64, PTR)
 
 @routine(PTR, descriptor=DESCRIPTOR)
 def borrow_arena(f: Function, descriptor: Fields) -> Value:
-    """Return an arena for a call: the descriptor's, or a new one if that is in use; null if out of memory."""
+    """Emit a routine that returns an arena, the memory of all temporaries of a run.
+
+    It is the descriptor's, or newly allocated if that one is in use; null if out of memory.
+    """
     bytes, memory = descriptor["arena_bytes"], descriptor["memory"]
     with f.when(descriptor["arena_used"].compare("ne", 0)):
         f.return_value(hloom_take(f, memory, bytes))
@@ -40,7 +43,10 @@ def borrow_arena(f: Function, descriptor: Fields) -> Value:
 
 @routine(descriptor=DESCRIPTOR, arena=PTR)
 def return_arena(f: Function, descriptor: Fields, arena: Value) -> None:
-    """Return a borrowed arena to the descriptor, or free it."""
+    """Emit a routine that ends the use of an arena of `borrow_arena`.
+
+    It frees the arena unless that is the descriptor's, which it marks as unused.
+    """
     with choose(f, descriptor["arena"].compare("eq", arena)) as choice:
         descriptor["arena_used"] = 0
         choice.otherwise()
@@ -49,14 +55,17 @@ def return_arena(f: Function, descriptor: Fields, arena: Value) -> None:
 
 @routine(arrays=PTR, count=I64)
 def drop_arrays(f: Function, arrays: Value, count: Value) -> None:
-    """Release references to arrays."""
+    """Emit a routine that releases references to ``count`` NumPy arrays."""
     with f.loop(0, count) as loop:
         drop_object(f, load_element(PTR, arrays, loop.index))
 
 
 @routine(I32, inline=True, descriptor=DESCRIPTOR, sources=PTR, targets=PTR, arena=PTR)
 def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value, arena: Value) -> Value:
-    """Run the program and return its status; release the GIL meanwhile if the program is long."""
+    """Emit a routine that runs the program and returns its status, 0 for success.
+
+    It releases the GIL meanwhile if the program is long.
+    """
     program, context = descriptor["program"], descriptor["context"]
     with f.when(is_zero(descriptor["long"])):
         f.return_value(f.call_pointer(I32, program, sources, targets, arena, context))
@@ -65,7 +74,10 @@ def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value,
 
 @routine(PTR, arrays=PTR, count=I64)
 def tuple_of(f: Function, arrays: Value, count: Value) -> Value:
-    """Return a new tuple that owns the arrays; if out of memory, release them and return null."""
+    """Emit a routine that returns a new tuple with ``count`` arrays, whose references it takes.
+
+    If out of memory, it releases these references and returns null.
+    """
     items = new_tuple(f, count)
     with f.when(is_null(items)):
         drop_arrays(f, arrays, count)
@@ -77,7 +89,11 @@ def tuple_of(f: Function, arrays: Value, count: Value) -> Value:
 
 @routine(PTR, exported=True, self=ARRAY, objects=PTR, count=I64)
 def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value:
-    """Run the program on Python objects; return its result, or null with an exception set."""
+    """Emit the routine that Python calls to run a program on ``count`` objects, its arguments.
+
+    ``self`` is the NumPy array that holds the program's descriptor. Returns the result, or null with an
+    exception set.
+    """
     descriptor = Fields(DESCRIPTOR, self["data"])
     inputs, outputs = descriptor["input_count"], descriptor["output_count"]
     sources, targets, arrays = (

@@ -49,14 +49,14 @@ def _element(table: Value, struct: Struct, index: Value) -> Fields:
 
 @routine(PTR, rendezvous=RENDEZVOUS, segment=SEGMENT)
 def segment_address(f: Function, rendezvous: Fields, segment: Fields) -> Value:
-    """Return the address of a segment's first row."""
+    """Emit a routine that returns the address of the first row of a segment of a participant's array."""
     participant = Fields(PARTICIPANT, rendezvous.load("participants", segment["position"]))
     return f.offset(participant.load("arrays", segment["array"]), segment["offset"])
 
 
 @routine(exchange=EXCHANGE, message=MESSAGE, packs=I1)
 def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) -> None:
-    """Copy the segments of a message into its buffer if ``packs``, else out of it."""
+    """Emit a routine that copies the segments of a message into its buffer if ``packs``, else out of it."""
     packed = LocalVariable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
     span = message.nested("segments")
     with f.loop(span["first"], span["end"]) as segments:
@@ -72,7 +72,7 @@ def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) 
 
 @routine(I32, exchange=EXCHANGE, message=MESSAGE)
 def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
-    """Start a nonblocking send or receive of a message; return MPI's status."""
+    """Emit a routine that starts the nonblocking send or receive of a message; it returns MPI's status."""
     mpi = Fields(MPI, exchange["mpi"])
     message["complete"] = 0
     kind = message["kind"]
@@ -98,7 +98,10 @@ def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
 
 @routine(I1, exchange=EXCHANGE, message=MESSAGE)
 def record_message(f: Function, exchange: Fields, message: Fields) -> int:
-    """Unpack a received message; return whether the sender's operands have the same types and sizes."""
+    """Emit a routine that unpacks a complete message, if it was received packed.
+
+    It returns false if the sender's operands have other types or sizes than this process's, else true.
+    """
     f.return_if(message["kind"].compare("ne", RECEIVE_PACKED), 1)
     form = f.load(I64, message["memory"])
     with f.when(form.compare("eq", exchange["form"])):
@@ -111,7 +114,10 @@ def record_message(f: Function, exchange: Fields, message: Fields) -> int:
 
 @routine(exchange=EXCHANGE, step=I32)
 def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
-    """Mark the participants of other processes as arrived, and select the first round of a step."""
+    """Emit a routine that begins step 1 or 2 of an exchange with other processes.
+
+    It marks the participants of other processes as arrived, and selects the first round of the step.
+    """
     exchange["round"] = exchange.nested("steps", step.cast("zext", I64) - 1)["first"]
     exchange["under_way"] = 0
     rendezvous, form = Fields(RENDEZVOUS, exchange["rendezvous"]), exchange["form"]
@@ -124,7 +130,7 @@ def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
 
 @routine(I32, exchange=EXCHANGE, first=I64, end=I64)
 def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
-    """Start the messages of a round; return MPI's status."""
+    """Emit a routine that starts messages ``first`` to ``end`` - 1, a round; it returns MPI's status."""
     with f.loop(first, end) as loop:
         message = _element(exchange["messages"], MESSAGE, loop.index)
         status = begin_message(f, exchange, message)
@@ -135,9 +141,10 @@ def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
 
 @routine(I32, exported=True, exchange=EXCHANGE, step=I32)
 def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
-    """Make progress with a step without blocking; return `UNDER_WAY`, `COMPLETE` or `FAILED`.
+    """Emit a routine that polls the messages of a step; it returns `UNDER_WAY`, `COMPLETE` or `FAILED`.
 
-    A step is also complete if the operands of another process differ: its remaining messages never arrive.
+    It does not block. A step is also complete if the operands of another process differ in type or size: its
+    remaining messages never arrive.
     """
     flag, status = f.allocate(I32), f.allocate(I64, _STATUS_WORDS)
     mpi, last = Fields(MPI, exchange["mpi"]), exchange.nested("steps", step.cast("zext", I64) - 1)["end"]
@@ -170,9 +177,10 @@ def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
 
 @routine(I32, exchange=EXCHANGE, number=I64, step=I32)
 def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> Value:
-    """Run a step for all participants of this process; return 1 if it failed, else 0.
+    """Emit a routine that runs a step for all participants of this process; it returns 1 on failure, else 0.
 
-    After a while the host takes over the waiting, and detects deadlocks: it gets -1 - step as the generation.
+    After a while Python takes over the waiting and detects deadlocks, called with the number of the host call
+    and with -1 - step instead of a generation.
     """
     begin = hloom_clock(f)
     polls = LocalVariable(f, I64, 0)
@@ -191,7 +199,7 @@ def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> V
 
 @routine(I32, exported=True, request=PTR, flag=PTR, status=PTR)
 def hloom_test_request(f: Function, request: Value, flag: Value, status: Value) -> Value:
-    """Test a request of hloom's own transport, in place of ``MPI_Test``; return its error, or 0.
+    """Emit a stand-in for ``MPI_Test`` for requests of hloom's own transport; it returns an error, or 0.
 
     A request is a word: 0 while it is under way, 1 once it is complete, otherwise an error.
     """

@@ -10,7 +10,10 @@ from hloom.cpu.runtime.device_structs import CALLS, DIFFERS, FIBER, GANG, LOOKS,
 
 @routine(fiber=FIBER, state=I64)
 def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
-    """Set a fiber's state and switch to the thread's stack, until the thread resumes the fiber."""
+    """Emit a routine that sets a fiber's state and switches to the stack of the thread that runs the fibers.
+
+    It returns when the thread resumes the fiber.
+    """
     fiber["state"] = state
     gang = Fields(GANG, fiber["gang"])
     f.call_pointer(I32, gang["swapcontext"], fiber.address("machine"), gang.address("machine"))
@@ -18,28 +21,38 @@ def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
 
 @routine(fiber=FIBER, word=PTR, value=I32, call=I64)
 def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Value) -> None:
-    """Suspend a fiber until the word differs from ``value``; ``call`` is the number of its collective."""
+    """Emit a routine that suspends a fiber until a word in memory differs from ``value``.
+
+    ``call`` is the number of the collective in which it waits.
+    """
     fiber["word"], fiber["value"], fiber["call"] = word, value, call
     leave_fiber(f, fiber, WAITS)
 
 
 @routine(fiber=FIBER, call=I64)
 def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
-    """End the run: the operands of collective ``call`` differ between devices."""
+    """Emit a routine that ends the run of all fibers: the operands of collective ``call`` differ."""
     fiber["call"] = call
     leave_fiber(f, fiber, DIFFERS)
 
 
 @routine(I32, fiber=FIBER)
 def fiber_look(f: Function, fiber: Fields) -> Value:
-    """Poll for signals on the thread's stack; return nonzero if a signal handler raised an exception."""
+    """Emit a routine that polls for signals; it returns nonzero if a signal handler raised an exception.
+
+    The fiber is suspended meanwhile, as handlers run on the stack of the thread.
+    """
     leave_fiber(f, fiber, LOOKS)
     return fiber["status"]
 
 
 @routine(I32, fiber=FIBER, call=I64, addresses=PTR)
 def fiber_host(f: Function, fiber: Fields, call: Value, addresses: Value) -> Value:
-    """Run a host call on the thread's stack; return nonzero if it raised an exception."""
+    """Emit a routine that makes host call number ``call`` on the stack of the thread.
+
+    ``addresses`` is the table of the addresses of operands and results. It returns nonzero if Python raised
+    an exception.
+    """
     fiber["call"], fiber["addresses"] = call, addresses
     leave_fiber(f, fiber, CALLS)
     return fiber["status"]

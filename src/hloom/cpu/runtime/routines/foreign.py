@@ -48,11 +48,17 @@ def hloom_foreign(
     operands: Value,
     results: Value,
 ) -> Value:
-    """Call the C function whose address is in ``cell``; return 1 if an exception was raised.
+    """Emit a routine that calls a C function for a custom call; it returns 1 if an exception was raised.
 
-    ``arrays`` are the addresses of the operands, then of the results. With ``template``, that of a call
-    frame, the function is a handler of XLA's typed FFI, whose error the host raises. Otherwise it gets the
-    address of its only result and the operands. If the cell is null, the host evaluates the call.
+    Args:
+        context: the context of the program.
+        number: the number of the host call; if there is no C function, Python evaluates this call.
+        arrays: a table of the addresses of the operands, then of the results.
+        cell: the address of the word that holds the C function's address, null if there is none.
+        template: a call frame to copy and fill in, for a handler of XLA's typed FFI, whose error Python
+            raises; null for a function with two parameters: the address of its only result and the table of
+            operand addresses.
+        operands, results: how many operands and results there are.
     """
     function = Atomic(PTR, cell).load("acquire")
     with f.when(is_null(function)):

@@ -55,20 +55,23 @@ _LONG_NANOSECONDS: Final = 100_000
 
 @routine(I1, exported=True, gang=GANG)
 def hloom_gang_parts(f: Function, gang: Fields) -> Value:
-    """Return whether the devices should run in threads instead, because several runs were long."""
+    """Emit a routine that returns whether devices should run in threads, as several runs were long."""
     return gang["long_runs"].compare("uge", _LONG_RUNS) & gang["parallel"].compare("ne", 0)
 
 
 @routine(I32, exported=True, gang=GANG)
 def hloom_gang_take(f: Function, gang: Fields) -> Value:
-    """Lock a gang without waiting; return 0 if it is locked, or if its devices should run in threads."""
+    """Emit a routine that locks a gang and returns 1, without waiting.
+
+    It returns 0 if the gang is locked, or if its devices should run in threads.
+    """
     f.return_if(hloom_gang_parts(f, gang), 0)
     return gang.atomic("lock").compare_exchange(FREE, TAKEN, "acquire").cast("zext", I32)
 
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_wait(f: Function, gang: Fields) -> None:
-    """Wait until a gang is unlocked, and lock it."""
+    """Emit a routine that waits until a gang is unlocked, and locks it."""
     lock = gang.atomic("lock")
     f.return_if(lock.compare_exchange(FREE, TAKEN, "acquire"))
     with repeat(f) as loop:
@@ -78,7 +81,7 @@ def hloom_gang_wait(f: Function, gang: Fields) -> None:
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_leave(f: Function, gang: Fields) -> None:
-    """Unlock a gang, and wake the threads that wait for it."""
+    """Emit a routine that unlocks a gang and wakes the threads that wait for it."""
     with f.when(gang.atomic("lock").exchange(FREE, "release").compare("eq", AWAITED)):
         futex_wake(f, gang.address("lock"))
 
@@ -88,7 +91,7 @@ def hloom_gang_leave(f: Function, gang: Fields) -> None:
 
 @routine(I32, fiber=FIBER)
 def run_device(f: Function, fiber: Fields) -> Value:
-    """Run the program of a device; return its status."""
+    """Emit a routine that runs the program of a device; it returns the program's status, 0 for success."""
     return f.call_pointer(
         I32, fiber["program"], fiber["sources"], fiber["targets"], fiber["arena"], fiber["context"]
     )
@@ -96,9 +99,9 @@ def run_device(f: Function, fiber: Fields) -> Value:
 
 @routine(low=I32, high=I32)
 def fiber_main(f: Function, low: Value, high: Value) -> None:
-    """Run a fiber on its own stack.
+    """Emit the main function of a fiber, which runs the device's program on the fiber's stack.
 
-    ``low`` and ``high`` are the halves of its address, passed by makecontext.
+    ``low`` and ``high`` are the halves of the fiber's address, passed by makecontext.
     """
     address = (high.cast("zext", I64) << 32) | low.cast("zext", I64)
     fiber = Fields(FIBER, address.cast("inttoptr", PTR))
@@ -108,7 +111,7 @@ def fiber_main(f: Function, low: Value, high: Value) -> None:
 
 @routine(gang=GANG, fiber=FIBER)
 def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
-    """Initialize the stack of a fiber such that its first resumption starts the program."""
+    """Emit a routine that prepares a fiber's stack so that its first resumption starts the program."""
     machine = Fields(UCONTEXT, fiber.address("machine"))
     f.call_pointer(I32, gang["getcontext"], machine.pointer)
     machine["link"], machine["stack"], machine["stack_bytes"] = 0, fiber["stack"], fiber["stack_bytes"]
@@ -123,7 +126,7 @@ def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
 
 @routine(gang=GANG, begin=I64, end=I64)
 def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
-    """Run the programs of a range of devices, as a task of the thread pool."""
+    """Emit a routine that runs the programs of devices ``begin`` to ``end`` - 1, as a task of the pool."""
     with f.loop(begin, end) as loop:
         fiber = gang.nested("fibers", loop.index)
         fiber["status"] = run_device(f, fiber)
@@ -131,9 +134,9 @@ def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
 
 @routine(I32, gang=GANG)
 def run_apart(f: Function, gang: Fields) -> Value:
-    """Run devices without collectives; return the status.
+    """Emit a routine that runs devices without collectives; it returns the status of the run.
 
-    They run as tasks of the thread pool if they compute for long, else one after the other.
+    They run in the threads of the pool if they compute for long, else one after the other.
     """
     count = gang["devices"]
     with f.when(gang["parallel"].compare("eq", 0)):
@@ -150,7 +153,7 @@ def run_apart(f: Function, gang: Fields) -> Value:
 
 @routine(I32, gang=GANG)
 def resume_all(f: Function, gang: Fields) -> None:
-    """Resume the fibers in turns until all have finished; return the status of the run."""
+    """Emit a routine that resumes the fibers in turns until all have finished; returns the run's status."""
     count = gang["devices"]
     moved, waits_on = LocalVariable(f, I1), LocalVariable(f, I1)
     with repeat(f):
@@ -169,7 +172,7 @@ def resume_all(f: Function, gang: Fields) -> None:
 
 
 def _waits(f: Function, fiber: Fields) -> Value:
-    """Return whether a fiber waits for a word that still has its old value."""
+    """Emit a test whether a fiber waits for a word that still has its old value; return it as an i1."""
     waits = LocalVariable(f, I1, 0)
     with f.when(fiber["state"].compare("eq", WAITS)):
         waits.set(Atomic(I32, fiber["word"]).load("monotonic").compare("eq", fiber["value"]))
@@ -179,7 +182,7 @@ def _waits(f: Function, fiber: Fields) -> Value:
 def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> None:
     """Emit the resumption of a fiber until it waits or finishes, with its polls for signals and host calls.
 
-    ``left`` is set to true if the fiber waits.
+    The emitted code sets ``left`` to true if the fiber waits.
     """
     with repeat(f) as loop:
         fiber["state"] = RUNS
@@ -202,7 +205,7 @@ def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> No
 
 @routine(I32, gang=GANG, fiber=FIBER)
 def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
-    """Run the host call of a suspended fiber; return its status."""
+    """Emit a routine that makes the host call for which a fiber is suspended; returns the call's status."""
     begin = thread_nanoseconds(f)
     function = Fields(CONTEXT, fiber["context"])["host"]
     status = call_python(f, function, fiber["call"], fiber["addresses"].cast("ptrtoint", I64))
@@ -212,10 +215,10 @@ def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
 
 @routine(I32, gang=GANG)
 def take_turns(f: Function, gang: Fields) -> Value:
-    """Resume the fibers in turns until all have finished; return the status.
+    """Emit a routine that runs the fibers in turns until all have finished; it returns the run's status.
 
-    Updates the number of consecutive long runs. A run is long if its CPU time per resumption, without host
-    calls, exceeds a limit.
+    It also counts consecutive long runs: those whose CPU time per resumption, without host calls, exceeds a
+    limit.
     """
     begin = thread_nanoseconds(f)
     gang["resumptions"], gang["host_nanoseconds"] = 0, 0
@@ -230,7 +233,7 @@ def take_turns(f: Function, gang: Fields) -> Value:
 def hloom_gang_run(
     f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
 ) -> Value:
-    """Run all devices of a gang, which the caller has locked; return the status.
+    """Emit a routine that runs all devices of a locked gang; it returns the status of the run.
 
     ``sources`` and ``targets`` hold the addresses of the inputs and outputs, device after device; ``inputs``
     and ``outputs`` are their numbers for one device.
@@ -264,7 +267,7 @@ def hloom_gang_run(
 def hloom_gang_execute(
     f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
 ) -> Value:
-    """Release the GIL and run a gang; see `hloom_gang_run`."""
+    """Emit a routine that releases the GIL and runs a gang; its parameters are those of `hloom_gang_run`."""
     thread = save_thread(f)
     status = hloom_gang_run(f, gang, sources, inputs, targets, outputs)
     restore_thread(f, thread)

@@ -27,14 +27,20 @@ drop_object: Final = External("Py_DecRef", VOID, PTR)
 
 @routine(exported=True, host=PTR, wait=PTR)
 def hloom_set_host(f: Function, host: Value, wait: Value) -> None:
-    """Set the Python functions for host calls and for waiting, each a function of two integers."""
+    """Emit a routine that sets the Python functions that native code calls, each with two integers.
+
+    ``host`` answers host calls, ``wait`` waits for the participants of a collective.
+    """
     functions = FUNCTIONS(f)
     functions["host"], functions["wait"] = host, wait
 
 
 @routine(I32, function=PTR, a=I64, b=I64)
 def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
-    """Call a Python function with two integers; return 1 if it raised an exception, else 0."""
+    """Emit a routine that calls a Python function with two integers.
+
+    It returns 1 if the function raised an exception, else 0.
+    """
     arguments = f.allocate(PTR, 2)
     failed = LocalVariable(f, I32, 1)
     state = ensure_gil(f)
@@ -54,9 +60,9 @@ def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
 
 @routine(I32, exported=True, context=CONTEXT, number=I64, addresses=PTR)
 def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) -> Value:
-    """Run host call ``number``; return 1 if it raised an exception, else 0.
+    """Emit a routine that has Python answer host call ``number``; it returns 1 on an exception, else 0.
 
-    ``addresses`` is the table of the addresses of its operands and results.
+    ``addresses`` is the table of the addresses of the call's operands and results.
     """
     function = LocalVariable(f, PTR, FUNCTIONS(f)["host"])
     with f.when(~is_null(context.pointer)):
@@ -69,8 +75,8 @@ def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) ->
 
 @routine(I32, number=I64, generation=I64)
 def await_host(f: Function, number: Value, generation: Value) -> Value:
-    """Let the host wait for the other participants of a collective; return 1 if it raised an exception.
+    """Emit a routine in which Python waits for other participants of collective ``number``.
 
-    See `Participant.wait` for ``generation``.
+    It returns 1 if Python raised an exception, else 0. See `Participant.wait` for ``generation``.
     """
     return call_python(f, FUNCTIONS(f)["wait"], number, generation)

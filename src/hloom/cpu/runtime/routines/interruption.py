@@ -28,7 +28,7 @@ error_occurred: Final = External("PyErr_Occurred", PTR)
 
 @routine(I32)
 def look_for_signals(f: Function) -> Value:
-    """Run pending signal handlers; return nonzero if an exception is set in this thread."""
+    """Emit a routine that runs pending signal handlers; it returns nonzero if a Python exception is set."""
     with f.when(holds_gil(f).compare("ne", 0)):
         f.return_value(check_signals(f).compare("ne", 0).cast("zext", I32))
     raised = LocalVariable(f, I32, 1)
@@ -41,7 +41,7 @@ def look_for_signals(f: Function) -> Value:
 
 @routine(I32, exported=True, address=I64, last=PTR)
 def hloom_poll(f: Function, address: Value, last: Value) -> Value:
-    """Return nonzero if the program must end early.
+    """Emit a routine that returns nonzero if the program must end early, else 0.
 
     ``address`` is that of the context, 0 for none; it is an integer so that LLVM does not assume it to alias
     arrays of the program. ``last`` points to the time of the last poll for signals, or 0.
@@ -67,7 +67,7 @@ def hloom_poll(f: Function, address: Value, last: Value) -> Value:
 def hloom_execute(
     f: Function, program: Value, sources: Value, targets: Value, arena: Value, context: Value
 ) -> Value:
-    """Release the GIL and run a program; return nonzero if it failed or ended early."""
+    """Emit a routine that releases the GIL and runs a program; it returns nonzero if that ended early."""
     thread = save_thread(f)
     status = f.call_pointer(I32, program, sources, targets, arena, context)
     restore_thread(f, thread)

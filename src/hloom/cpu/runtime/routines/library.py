@@ -19,7 +19,7 @@ CALLS: Final = State("library_calls", lock=I32, calls=I32, threads=I32)
 
 @routine()
 def lock_library(f: Function) -> None:
-    """Lock the counter of calls to the library."""
+    """Emit a routine that locks the counter of concurrent calls of LAPACK."""
     with repeat(f) as loop:
         loop.leave_if(is_zero(CALLS(f).atomic("lock").exchange(1, "acquire")))
         pause(f)
@@ -30,14 +30,14 @@ def _unlock(calls: Fields) -> None:
 
 
 def _set_unless_one(f: Function, calls: Fields, set: Value, threads: Value) -> None:
-    """Set the library's number of threads, unless it was one before."""
+    """Emit a call of ``set`` to set LAPACK's number of threads, unless it was one before the calls."""
     with f.when(calls["threads"].compare("ne", 1)):
         f.call_pointer(VOID, set, threads)
 
 
 @routine(exported=True, get=PTR, set=PTR)
 def hloom_library_enter(f: Function, get: Value, set: Value) -> None:
-    """Begin calls of the library: the first of concurrent calls sets the number of its threads to one.
+    """Emit a routine to call before LAPACK: the first of concurrent calls sets its number of threads to one.
 
     ``get`` and ``set`` are functions that get and set the number of threads.
     """
@@ -53,7 +53,7 @@ def hloom_library_enter(f: Function, get: Value, set: Value) -> None:
 
 @routine(exported=True, get=PTR, set=PTR)
 def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
-    """End calls of the library: the last of concurrent calls restores the number of its threads."""
+    """Emit a routine to call after LAPACK: the last of concurrent calls restores its number of threads."""
     lock_library(f)
     calls = CALLS(f)
     remaining = calls["calls"] - 1
@@ -65,7 +65,7 @@ def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
 
 @routine(exported=True)
 def hloom_library_reset(f: Function) -> None:
-    """Reset the counter of calls in a forked child."""
+    """Emit a routine that resets and unlocks the counter of concurrent calls, in a forked child."""
     calls = CALLS(f)
     calls["calls"] = 0
     _unlock(calls)
@@ -73,10 +73,10 @@ def hloom_library_reset(f: Function) -> None:
 
 @routine(I32, exported=True)
 def hloom_library_get_one(f: Function) -> int:
-    """Return 1: the getter for a library whose number of threads cannot be set."""
+    """Emit a routine that returns 1: the getter for a library without a settable number of threads."""
     return 1
 
 
 @routine(exported=True, count=I32)
 def hloom_library_set_none(f: Function, count: Value) -> None:
-    """Do nothing: the setter for a library whose number of threads cannot be set."""
+    """Emit a routine that does nothing: the setter for a library without a settable number of threads."""

@@ -27,7 +27,7 @@ free: Final = External("free", VOID, PTR)
 
 
 def _size_of(f: Function, bytes: Value) -> tuple[Value, Value]:
-    """Return the size and the size class of the smallest block of ``bytes`` bytes, its header included."""
+    """Emit the size and the size class of the smallest block of at least ``bytes`` bytes, header included."""
     below = bytes + (BLOCK.alignment - 1)
     leading = f.call(I64, "llvm.ctlz.i64", below, f.constant(I1, 0))
     exponent = f.constant(I64, 64) - leading  # 2^exponent is the least power of two that holds the block
@@ -47,7 +47,7 @@ def _data_of(f: Function, block: Fields) -> Value:
 
 @routine(PTR, exported=True, memory=RECYCLED, bytes=I64)
 def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
-    """Allocate memory, aligned to 64 bytes; return null if memory is short."""
+    """Emit a routine that allocates memory, aligned to 64 bytes; it returns null if memory is short."""
     f.return_if(bytes.compare("ugt", _MOST_BYTES), 0)
     is_huge = bytes.compare("uge", _HUGE_BYTES)
     before = is_huge.select(f.constant(I64, _PAGE), BLOCK.size)
@@ -71,7 +71,7 @@ def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
 
 @routine(exported=True, memory=RECYCLED, data=PTR)
 def hloom_give(f: Function, memory: Fields, data: Value) -> None:
-    """Free a block for reuse; null is ignored."""
+    """Emit a routine that frees a block of `hloom_take` and keeps it for reuse; it ignores null."""
     f.return_if(is_null(data))
     block = _block_of(f, data)
     free_bytes = memory["free_bytes"] + block["bytes"]
@@ -89,13 +89,16 @@ def hloom_give(f: Function, memory: Fields, data: Value) -> None:
 
 @routine(PTR, exported=True, memory=RECYCLED, bytes=I64)
 def hloom_memory_malloc(f: Function, memory: Fields, bytes: Value) -> Value:
-    """Allocate uninitialized memory; return null if memory is short."""
+    """Emit the ``malloc`` of NumPy's memory handler; it returns null if memory is short."""
     return hloom_take(f, memory, bytes)
 
 
 @routine(PTR, exported=True, memory=RECYCLED, count=I64, each=I64)
 def hloom_memory_calloc(f: Function, memory: Fields, count: Value, each: Value) -> Value:
-    """Allocate zeroed memory for ``count`` elements; return null if memory is short or the size overflows."""
+    """Emit the ``calloc`` of NumPy's memory handler, for ``count`` elements of ``each`` bytes.
+
+    It returns null if memory is short or the size overflows.
+    """
     most = f.constant(I64, _MOST_BYTES).unsigned_divide(f.intrinsic("umax", each, f.constant(I64, 1)))
     f.return_if(count.compare("ugt", most), 0)
     bytes = count * each
@@ -107,9 +110,9 @@ def hloom_memory_calloc(f: Function, memory: Fields, count: Value, each: Value) 
 
 @routine(PTR, exported=True, memory=RECYCLED, old=PTR, bytes=I64)
 def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) -> Value:
-    """Copy a block to a new one of ``bytes`` bytes.
+    """Emit the ``realloc`` of NumPy's memory handler, which copies a block to a new one of ``bytes`` bytes.
 
-    If memory is short, return null and keep the old block.
+    If memory is short, it returns null and keeps the old block.
     """
     data = hloom_take(f, memory, bytes)
     with f.when(~(is_null(data) | is_null(old))):
@@ -122,5 +125,5 @@ def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) 
 
 @routine(exported=True, memory=RECYCLED, data=PTR, bytes=I64)
 def hloom_memory_free(f: Function, memory: Fields, data: Value, bytes: Value) -> None:
-    """Free a block for reuse; its size is read from its header."""
+    """Emit the ``free`` of NumPy's memory handler; it reads the block's size from the header."""
     hloom_give(f, memory, data)

@@ -21,9 +21,9 @@ add_reference: Final = External("Py_IncRef", VOID, PTR)
 
 @routine(PTR, array=ARRAY, type=PTR, expected=INPUT)
 def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> Value:
-    """Return the address of an argument's data.
+    """Emit a routine that returns the address of the data of an argument, a Python object.
 
-    Returns null unless the argument is an aligned, row-major array of the expected type and shape.
+    It returns null unless the argument is an aligned, row-major array of the expected type and shape.
     """
     f.return_if(array["type"].compare("ne", type), 0)
     rank = array["rank"].cast("sext", I64)
@@ -38,7 +38,10 @@ def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> 
 
 @routine(I32, descriptor=DESCRIPTOR, objects=PTR, sources=PTR)
 def may_donate(f: Function, descriptor: Fields, objects: Value, sources: Value) -> Value:
-    """Return 1 if all donated arguments, arrays of their types, are writable and apart from the others."""
+    """Emit a routine that returns 1 if all donated arrays are writable and overlap no other argument.
+
+    Otherwise it returns 0. ``sources``: the addresses of the data of the arguments in ``objects``.
+    """
     inputs, count = Fields(INPUT, descriptor["inputs"]), descriptor["input_count"]
     with f.loop(0, count) as loop, f.when(inputs.at(loop.index)["donated"].compare("ne", 0)):
         array = Fields(ARRAY, load_element(PTR, objects, loop.index))
@@ -54,7 +57,10 @@ def may_donate(f: Function, descriptor: Fields, objects: Value, sources: Value) 
 
 @routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT)
 def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
-    """Return a new numpy array for an output; null, with an exception set, if out of memory."""
+    """Emit a routine that returns a new NumPy array for an output.
+
+    If out of memory, it returns null with an exception set.
+    """
     dtype = output["dtype"]
     add_reference(f, dtype)  # owned by the new array
 
@@ -83,7 +89,10 @@ def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
 
 @routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT, objects=PTR)
 def output_array(f: Function, descriptor: Fields, output: Fields, objects: Value) -> Value:
-    """Return a new reference to the array of an output: an argument's, or a new one; null as `new_array`."""
+    """Emit a routine that returns a new reference to an output's array: a donated argument, or a new array.
+
+    It returns null, with an exception set, if out of memory. ``objects`` is the table of the arguments.
+    """
     donor = output["donor"]
     with f.when(is_zero(donor)):
         f.return_value(new_array(f, descriptor, output))

@@ -40,7 +40,10 @@ pthread_sigmask: Final = External("pthread_sigmask", I32, I32, PTR, PTR)
 
 @routine(I32, context=CONTEXT, last=PTR)
 def poll(f: Function, context: Fields, last: Value) -> Value:
-    """Call the poll function of a program's context; return its status, 0 if there is none."""
+    """Emit a routine that calls the poll function of a context; it returns the poll's status, 0 without one.
+
+    A nonzero status means that the program must end early.
+    """
     function = context["poll"]
     f.return_if(is_null(function), 0)
     return f.call_pointer(I32, function, context.pointer.cast("ptrtoint", I64), last)
@@ -51,9 +54,10 @@ def poll(f: Function, context: Fields, last: Value) -> Value:
 
 @routine(I32, pool=POOL, index=I64, context=CONTEXT)
 def work(f: Function, pool: Fields, index: Value, context: Fields) -> int:
-    """Run chunks of the open region: those of this thread's slice, then those of other slices.
+    """Emit a routine in which a thread of the pool runs chunks of a loop's iterations.
 
-    With a context, polls after each chunk; on a nonzero status, empties all slices and returns 1.
+    It begins with its own slice of the iterations and goes on with the slices of others. With a context, it
+    polls after each chunk; on a nonzero status, it empties all slices and returns 1, otherwise 0.
     """
     last = LocalVariable(f, I64, 0)
     task, arguments, chunk = pool["task"], pool["arguments"], pool["chunk"]
@@ -83,7 +87,11 @@ def _drop_chunks(f: Function, pool: Fields, threads: Value) -> None:
 
 @routine(pool=POOL, generation=I32, index=I64)
 def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> None:
-    """Join a region if it is still open, run chunks, leave the region, and wake the caller if it sleeps."""
+    """Emit a routine in which a worker joins a region (a parallel loop), if still open, and runs chunks.
+
+    As the last worker to leave it wakes the caller if it sleeps. ``generation`` identifies the region,
+    ``index`` the worker.
+    """
     active = pool.atomic("active")
     active.add(1, "seq_cst")
     with f.when(pool.atomic("generation").load("seq_cst").compare("eq", generation)):
@@ -95,7 +103,7 @@ def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> N
 
 @routine(PTR, slot=SLOT)
 def worker(f: Function, slot: Fields) -> None:
-    """Wait for regions and join them in a loop, until the pool stops."""
+    """Emit the main function of a worker thread, which joins region after region until the pool stops."""
     pool, index = Fields(POOL, slot["pool"]), slot["index"]
     joined, spins = LocalVariable(f, I32, 0), LocalVariable(f, I32, 0)
     with repeat(f):
@@ -122,7 +130,10 @@ def worker(f: Function, slot: Fields) -> None:
 
 @routine(pool=POOL)
 def start(f: Function, pool: Fields) -> None:
-    """Start the worker threads, with all signals blocked so that other threads of the process handle them."""
+    """Emit a routine that starts the worker threads.
+
+    They block all signals, so that other threads of the process handle them.
+    """
     everything, before = (f.allocate(I8, _SIGNAL_SET_BYTES) for _ in range(2))
     fill_bytes(everything, f.constant(I8, -1), _SIGNAL_SET_BYTES)
     pthread_sigmask(f, _SET_MASK, everything, before)
@@ -138,7 +149,7 @@ def start(f: Function, pool: Fields) -> None:
 
 @routine(exported=True, pool=POOL)
 def hloom_pool_stop(f: Function, pool: Fields) -> None:
-    """End the worker threads.
+    """Emit a routine that ends the worker threads.
 
     The pool stays locked: later loops run in the thread of their caller. Other threads may run programs
     meanwhile.
@@ -164,9 +175,9 @@ def hloom_pool_stop(f: Function, pool: Fields) -> None:
 def run_serially(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> None:
-    """Run a loop in the calling thread, in ranges with polls between them.
+    """Emit a routine that runs a loop in the calling thread, in ranges with polls between them.
 
-    Return nonzero if the program must end.
+    It returns nonzero if the program must end early.
     """
     last, begin = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
     size = (iterations.unsigned_divide(_SERIAL_RANGES).unsigned_divide(grain) + 1) * grain
@@ -180,9 +191,10 @@ def run_serially(
 
 @routine(pool=POOL, units=I64)
 def divide(f: Function, pool: Fields, units: Value) -> None:
-    """Divide a region into one slice per thread, of nearly equal sizes, and set the size of a chunk.
+    """Emit a routine that divides a loop into one slice per thread, of nearly equal sizes.
 
-    ``units`` is the number of grains in the region; slices and chunks consist of whole grains.
+    It also sets the size of a chunk. ``units`` is the loop's number of grains (iterations that stay
+    together); slices and chunks consist of whole grains.
     """
     threads = pool["threads"].cast("zext", I64)
     pool["chunk"] = units.unsigned_divide(threads * _CHUNKS) + 1
@@ -196,7 +208,7 @@ def divide(f: Function, pool: Fields, units: Value) -> None:
 
 @routine(pool=POOL)
 def wait_for_workers(f: Function, pool: Fields) -> None:
-    """Wait until all workers have left the region: spin, then sleep."""
+    """Emit a routine that waits until all workers have left the region: it spins, then sleeps."""
     active, spins = pool.atomic("active"), LocalVariable(f, I32, 0)
     with repeat(f) as loop:
         f.return_if(is_zero(active.load("seq_cst")))
@@ -215,10 +227,11 @@ def wait_for_workers(f: Function, pool: Fields) -> None:
 def hloom_parallel(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> Value:
-    """Run task(arguments, begin, end) over all iterations, in ranges that begin at multiples of the grain.
+    """Emit a routine that runs task(arguments, begin, end) for ranges that cover all iterations, in parallel.
 
-    Returns nonzero if the program must end. Without a pool, or while it is locked, ranges run serially in the
-    calling thread; without a context the loop is one range.
+    Ranges begin at multiples of the grain. It returns nonzero if the program must end early. Without a pool,
+    or while the pool is locked, ranges run serially in the calling thread; without a context the loop is one
+    range.
     """
     with f.when(is_null(context.pointer)):
         f.call_pointer(VOID, task, arguments, f.constant(I64, 0), iterations)

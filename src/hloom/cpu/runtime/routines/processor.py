@@ -22,7 +22,7 @@ syscall: Final = External("syscall", I64, I64, PTR, I32, I32, PTR, PTR, I32)
 
 @routine(inline=True)
 def pause(f: Function) -> None:
-    """Emit the spin-wait hint of the processor."""
+    """Emit the processor's spin-wait hint, always inlined."""
     if f.target.architecture == "aarch64":
         f.call(VOID, "llvm.aarch64.hint", f.constant(I32, _AARCH64_YIELD))
     else:
@@ -36,15 +36,15 @@ def _futex(f: Function, word: Value, operation: int, value: Value, timeout: Valu
 
 @routine(word=PTR, value=I32)
 def futex_wait(f: Function, word: Value, value: Value) -> None:
-    """Sleep on a futex until woken; return at once if the word differs from ``value``."""
+    """Emit a routine that sleeps on a futex until woken; it returns at once if the word is not ``value``."""
     _futex(f, word, _WAIT_PRIVATE, value, null(f))
 
 
 @routine(word=PTR, value=I32, nanoseconds=I64)
 def futex_wait_for(f: Function, word: Value, value: Value, nanoseconds: Value) -> None:
-    """Sleep on a futex until woken or for ``nanoseconds``.
+    """Emit a routine that sleeps on a futex until woken, or for at most ``nanoseconds``.
 
-    Return at once if the word differs from ``value``.
+    It returns at once if the word differs from ``value``.
     """
     time = Fields(TIMESPEC, f.allocate(I8, TIMESPEC.size))
     time["seconds"] = nanoseconds.unsigned_divide(NANOSECONDS)
@@ -54,5 +54,5 @@ def futex_wait_for(f: Function, word: Value, value: Value, nanoseconds: Value) -
 
 @routine(word=PTR)
 def futex_wake(f: Function, word: Value) -> None:
-    """Wake all threads that sleep on the futex ``word``."""
+    """Emit a routine that wakes all threads that sleep on the futex ``word``."""
     _futex(f, word, _WAKE_PRIVATE, f.constant(I32, _EVERYONE), null(f))

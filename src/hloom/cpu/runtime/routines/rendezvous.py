@@ -29,7 +29,10 @@ _PATIENCE_NANOSECONDS: Final = 10_000_000
 
 @routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
 def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
-    """Return whether the operands of all ``count`` participants have the types and sizes of ``form``."""
+    """Emit a routine that returns whether the operands of all ``count`` participants have equal forms.
+
+    ``form`` is a number that identifies the types and sizes of the caller's operands.
+    """
     with f.loop(0, count) as loop:
         other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
         f.return_if(other["form"].compare("ne", form), 0)
@@ -38,9 +41,10 @@ def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> in
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64, step=I32)
 def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, step: Value) -> int:
-    """As the last participant to arrive, exchange arrays with other processes and release the others.
+    """Emit a routine for the last participant to arrive, which releases the others from their wait.
 
-    Returns whether the exchange failed. ``number`` is that of the host call.
+    Before, it exchanges arrays with other processes, if any. It returns whether the exchange failed.
+    ``number`` is that of the host call, ``step`` is `ARRIVE`, `CONTINUE` or `DEPART`.
     """
     exchange = Fields(EXCHANGE, participant["exchange"])
     with f.when(~is_null(exchange.pointer) & step.compare("ne", DEPART)):
@@ -56,10 +60,11 @@ def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, st
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, generation=I32, number=I64)
 def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Value, number: Value) -> Value:
-    """Wait until the rendezvous generation differs from ``generation``; return whether the wait failed.
+    """Emit a routine that waits until the rendezvous has another generation; it returns whether that failed.
 
     A fiber switches to the other devices of its thread. A thread spins, then sleeps, because it may occupy
-    the core that the awaited device needs; after two sleeps the host takes over the waiting.
+    the core that the awaited device needs; after two sleeps Python takes over the waiting, called with
+    ``number``, that of the host call.
     """
     fiber = Fields(FIBER, participant["fiber"])
     with f.when(~is_null(fiber.pointer)):
@@ -85,7 +90,10 @@ def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Val
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64)
 def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) -> int:
-    """Return whether operands' types or sizes differ between participants; if so, report it to the host."""
+    """Emit a routine that returns whether operands' types or sizes differ between participants.
+
+    If so, it reports that to Python, or ends the run of the fibers. ``number`` is that of the host call.
+    """
     f.return_if(same_forms(f, rendezvous, participant["count"], participant["form"]), 0)
     fiber = Fields(FIBER, participant["fiber"])
     with choose(f, is_null(fiber.pointer)) as thread:
@@ -97,10 +105,11 @@ def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) 
 
 @routine(I32, exported=True, participant=PARTICIPANT, number=I64, step=I32)
 def hloom_rendezvous(f: Function, participant: Fields, number: Value, step: Value) -> Value:
-    """Arrive at a rendezvous, and wait until all participants have arrived; return 1 on failure, else 0.
+    """Emit a routine in which a device arrives and waits for all participants; it returns 1 on failure.
 
-    ``step`` `ARRIVE` publishes the participant's arrays, and compares forms after the wait; `DEPART`
-    withdraws the participant after the wait. ``number`` is that of the host call.
+    Otherwise it returns 0. ``step`` `ARRIVE` publishes the participant's arrays, and compares operands' types
+    and sizes after the wait; `DEPART` withdraws the participant after the wait. ``number`` is that of the
+    host call.
     """
     rendezvous = Fields(RENDEZVOUS, participant["rendezvous"])
     slot = rendezvous.atomic("participants", participant["position"])
