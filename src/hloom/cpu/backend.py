@@ -52,8 +52,8 @@ class CpuBackend(Backend):
     def compile(self, module: HloModule, options: CompileOptions) -> Program:
         """Compile a module, or load its machine code from the cache.
 
-        A module with unbounded dimensions (``f32[?]``) is compiled later, when a run tells the sizes. Raises
-        HloError by the rule ``cpu.platform`` if native code cannot run on this system.
+        A module with unbounded dimensions (``f32[?]``) is compiled when it runs, for the sizes of its
+        arguments. Raises HloError by the rule ``cpu.platform`` if native code cannot run on this system.
         """
         require_native_platform()
         if is_unbounded(module):
@@ -186,7 +186,7 @@ class CompiledProgram(_Inspected):
 
 
 class UnboundedProgram(_Inspected):
-    """A program with unbounded dimensions, which each run compiles for the sizes of its arguments."""
+    """A program with unbounded dimensions, compiled when it runs, for each new combination of sizes."""
 
     def __init__(self, module: HloModule, options: CompileOptions) -> None:
         self._forms = RefinedForms(module, reproducible=options.reproducible)

@@ -170,7 +170,7 @@ class Dump:
 
 
 def _places(pipeline: Pipeline) -> Iterator[tuple[str, Pass, str]]:
-    """Yield (title of its pipeline, pass, name of the next pass) for each pass, also of nested pipelines.
+    """Yield (title of the pipeline, pass, name of the next pass) for each pass, nested pipelines included.
 
     After the last pass of a pipeline, the name is ``pipeline-end``.
     """

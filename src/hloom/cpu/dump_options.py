@@ -65,9 +65,9 @@ class DumpOptions:
         return self.dump_hlo_as_text or not (self.dump_hlo_as_proto or self.dump_hlo_snapshots)
 
     def wants_pass(self, pipeline: str, after: str, before: str) -> bool:
-        """Return whether the module is dumped between two consecutive passes of a pipeline.
+        """Return whether the module is dumped between the passes named ``after`` and ``before``.
 
-        All three are given by their names.
+        The module is as pass ``after`` left it. ``pipeline`` is the title of the pipeline that both are in.
         """
         if not self.dump_hlo_pass_re and not self.dump_hlo_pipeline_re:
             return False
@@ -75,7 +75,7 @@ class DumpOptions:
         return of_pass and re.search(self.dump_hlo_pipeline_re, pipeline) is not None
 
     def text_form(self) -> str:
-        """Return the flags that differ from their defaults, one a line, as XLA writes them with its dumps."""
+        """Return the flags that differ from their defaults as text, one per line, in XLA's format."""
         lines: list[str] = []
         for item in fields(self):
             value: Flag = getattr(self, item.name)

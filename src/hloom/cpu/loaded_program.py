@@ -66,8 +66,9 @@ def cached_program(key: str) -> LoadedProgram | None:
 def external_address(name: str) -> int | None:
     """Return the address of a symbol that programs refer to but do not define; None for an unknown name.
 
-    The symbol is a function of the run time or of a library, ``lapack.`` and a routine of LAPACK, or, for a
-    custom call of a C function, ``foreign.`` or ``frame.`` and the target or call frame in hexadecimal.
+    There are three kinds of names: functions of the run time and of libraries; routines of LAPACK after
+    ``lapack.``; and, for custom calls of C functions, a target after ``foreign.`` or a description of a call
+    frame after ``frame.``, both in hexadecimal.
     """
     if name in ("hloom_host", "hloom_rendezvous", "hloom_foreign"):
         from hloom.cpu.runtime.host import provide_functions

@@ -35,7 +35,8 @@ class PackedArgument:
     Attributes:
         argument: the number of the argument among the array leaves of all arguments.
         bytes: the size of the packed copy.
-        form: a digest of the order of the elements; equal for the same argument in the same order.
+        form: a digest of the order of the elements in the copy; copies of an argument with equal digests are
+            equal.
     """
 
     argument: int
@@ -79,7 +80,7 @@ class EntryEmitter(Protocol):
         ...
 
     def instead(self) -> AbstractContextManager[None]:
-        """Emit kernels, in a ``with`` block, whose work does not count."""
+        """Return a context manager in which emitted kernels do not count as work of the program."""
         ...
 
 
@@ -161,7 +162,10 @@ class PackedArguments:
         return f.convert("inttoptr", address.compare("eq", 0).select(address, moved), PTR)
 
     def _word(self, argument: int) -> Value:
-        """Emit a load of a packed argument's word, which tells where its packed copy is; see the module."""
+        """Emit a load of a packed argument's word.
+
+        The word is null, or the address of the packed copy, plus 1 if the program is to fill it.
+        """
         program, f = self._program, self._program.function
         number = len(program.assignment.arguments) + list(self._packing).index(argument)
         return f.load(I64, f.offset(program.arguments, number, PTR))

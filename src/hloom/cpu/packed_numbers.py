@@ -92,9 +92,10 @@ class _Packing:
         self.packed: dict[tuple[HloInstruction, int], HloInstruction] = {}
 
     def pack_factor(self, dot: HloInstruction, side: int) -> None:
-        """Rewrite a dot to read operand ``side`` (0 or 1) as packed numbers, if the other has few rows.
+        """Rewrite a dot to read operand ``side`` (0 or 1) as packed 4-bit numbers, if that pays.
 
-        Rows are the elements of the other operand's dimensions that are not contracted.
+        It pays for a large operand, if the other operand has at most `MOST_ROWS` elements per contracted
+        index.
         """
         operation, factor = operation_of(dot, Dot), dot.operands[side]
         inner = inner_of(operation, side)
@@ -166,10 +167,10 @@ class _Packing:
         return next(fitting, None)
 
     def unpacked(self, source: _Source, first: int) -> HloInstruction | None:
-        """Add packing and unpacking of the numbers; return the unpacked ones, in the dot's computation.
+        """Add instructions that pack the numbers two in a byte and, in the dot's computation, unpack them.
 
-        Their dimensions are rotated: ``first`` and the following ones, then those before ``first``. Returns
-        None if the numbers are already packed, or if packing does not pay.
+        Returns the unpacked numbers with rotated dimensions: ``first`` and the following ones, then those
+        before ``first``. Returns None if the numbers are already packed, or if packing does not pay.
         """
         narrow = self.four_bits(source.kept)
         assert narrow is not None
@@ -195,7 +196,7 @@ class _Packing:
         return w.convert(w.reshape(value, sizes), numbers.element_type)
 
     def packed_of(self, source: _Source, first: int, narrow: ElementType) -> HloInstruction:
-        """Add the packing of kept numbers, two in each byte (u8); return it, once per array and rotation.
+        """Return kept numbers packed two in a byte (u8); the first call for an array adds the packing.
 
         Dimensions are rotated by ``first`` as in `unpacked`, except the leading one of a stack. ``narrow``:
         u4 or s4.
@@ -273,10 +274,11 @@ def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruct
 
 
 def _has_columns_first(source: _Source, inner: Sequence[int], depth: int) -> bool | None:
-    """Return true if a dot operand's columns are the first dimensions of its numbers, false if the last.
+    """Return true if the columns of a dot's operand are the first dimensions of the array of its numbers.
 
-    Columns are the dimensions that are not contracted. Returns None if they are neither first nor last, or if
-    the last one has an odd size. ``inner``: the contracted dimensions of the operand, of ``depth`` elements.
+    Columns are the dimensions that are not contracted. Returns false if they are the last ones; None if they
+    are neither, or if the last one has an odd size. ``inner``: the contracted dimensions of the operand, of
+    ``depth`` elements.
     """
     factor = source.path[0] if source.path else source.numbers
     variables = [Variable(size) for size in factor.shape.dimensions]

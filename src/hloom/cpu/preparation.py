@@ -63,10 +63,10 @@ _PIPELINE: Final = Pipeline(
 
 
 def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitProgram:
-    """Split a module of static shapes into two: one computes values once, the other the result from them.
+    """Split a module of static shapes into one that precomputes values, and one that uses them.
 
-    ``kept``: the numbers of the parameters whose arguments do not change from run to run; the values depend
-    on these only.
+    ``kept``: the numbers of the parameters whose arguments do not change from run to run; the precomputed
+    values depend on these only.
     """
     module = clone_module(module)
     module.config = _keeping(module.config, kept)
@@ -131,7 +131,7 @@ def _pays(i: HloInstruction) -> bool:
 
 
 def pack_factors(module: HloModule, kept: AbstractSet[int], target: Target) -> None:
-    """Rewrite ``dot(x, w)`` to ``reshape(dot(x, panels))``, with the panels that the dot's kernel reads.
+    """Rewrite ``dot(x, w)`` to ``reshape(dot(x, panels))``; the panels hold w in the order of the kernel.
 
     Only if w depends on kept parameters only, and the kernel would otherwise pack w in every run. ``kept``:
     the numbers of these parameters.
@@ -234,7 +234,7 @@ def _pack_slices(
 
 
 def _preparing(module: HloModule, names: AbstractSet[str]) -> tuple[HloModule, tuple[int, ...]]:
-    """Return a module that computes the instructions ``names`` from kept parameters, as a tuple.
+    """Return a module that computes the instructions named in ``names``, as a tuple.
 
     Also returns the numbers that its parameters have in ``module``.
     """
@@ -251,7 +251,7 @@ def _preparing(module: HloModule, names: AbstractSet[str]) -> tuple[HloModule, t
 def _remaining(
     module: HloModule, names: AbstractSet[str], kept: AbstractSet[int]
 ) -> tuple[HloModule, tuple[int, ...]]:
-    """Return a module in which parameters replace the instructions ``names``, without what only they need.
+    """Return a copy of a module in which new parameters replace the instructions named in ``names``.
 
     These parameters come last, after the ones not in ``kept`` and the kept ones that are still used. Also
     returns the numbers that the parameters before them have in ``module``.

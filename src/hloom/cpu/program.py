@@ -155,7 +155,7 @@ def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]
 
 
 def reuses_of(module: HloModule, assignment: Assignment) -> tuple[tuple[int, int], ...]:
-    """Return pairs (result leaf, argument leaf) of numbers that share memory if the argument is donated."""
+    """Return (result, argument) pairs of leaf numbers that share memory if the argument is donated."""
     parameters = [(p, index) for p, i in enumerate(module.entry.parameters) for index, _ in leaves(i.shape)]
     results = [index for index, _ in leaves(module.entry.root.shape)]
     pairs = [
@@ -273,7 +273,7 @@ class ProgramEmitter:
     # -- memory
 
     def _prologue(self) -> None:
-        """Emit the addresses of buffers once, at the top of the function, where every block can use them.
+        """Emit the computation of buffer addresses at the top of the function, where every block can use it.
 
         Too many of them would be spilled, which takes LLVM long: then addresses are computed at each use.
         """
@@ -334,7 +334,7 @@ class ProgramEmitter:
         return self._pointer(self.assignment.buffer(instruction, index))
 
     def view(self, instruction: HloInstruction, index: ShapeIndex = ()) -> View:
-        """Return an instruction's array, or the leaf at a shape index, as an array in memory."""
+        """Return an instruction's array, or the leaf at a shape index, as an address with a shape."""
         shape = instruction.shape
         for number in index:
             shape = shape.tuple_shapes[number]
@@ -366,7 +366,7 @@ class ProgramEmitter:
         self.copies(self.assignment.returning[join])
 
     def copies(self, copies: Sequence[BufferCopy]) -> None:
-        """Emit copies of buffers that take effect at once; see `hloom.buffers.parallel_copies`."""
+        """Emit copies between buffers as if they ran all at once; see `hloom.buffers.parallel_copies`."""
         for source, target in self.assignment.sequence(copies):
             if target.kind == "stack" and target not in self._pointers:
                 self._pointers[target] = self.function.allocate(I8, source.size)
@@ -384,7 +384,7 @@ class ProgramEmitter:
             self._bound_block()
 
     def _bound_block(self) -> None:
-        """Begin a new basic block if the current one is long; LLVM's time grows faster than a block does."""
+        """Begin a new basic block if the current one is long: LLVM's time is superlinear in its length."""
         if len(self.function.block.instructions) >= LONGEST_BLOCK:
             self.function.split_block()
 
@@ -499,7 +499,7 @@ class ProgramEmitter:
         self.call(plan.instruction, kernel, pointers)
 
     def input_pointers(self, i: HloInstruction) -> list[Value]:
-        """Return the addresses of a kernel's inputs: the array operands, repeated ones once unless fused."""
+        """Return the addresses of an instruction's array operands, distinct ones unless it is a fusion."""
         operands = i.operands if isinstance(i.operation, Fusion) else dict.fromkeys(i.operands)
         return [self.pointer(o) for o in operands if o.shape.is_array]
 
@@ -517,7 +517,7 @@ class ProgramEmitter:
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Return the kernel that was emitted for an equal plan at this position, or ``emit`` it."""
+        """Return the next kernel emitted for an earlier, equal plan; if there is none, ``emit`` one."""
         sequence = self._sequence
         if sequence is None:
             return self._merged(emit)
@@ -566,7 +566,7 @@ class ProgramEmitter:
 
     @contextmanager
     def instead(self) -> Generator[None]:
-        """Emit kernels that run in place of others, in a ``with`` block: their work does not count."""
+        """Emit kernels that run in place of others, in a ``with`` block, without counting their work."""
         work = self.work
         yield
         self.work = work
@@ -590,7 +590,7 @@ class ProgramEmitter:
 
 
 def is_parallel(kernel: LoopKernel) -> bool:
-    """Return whether a kernel is worth sharing among the pool's threads, and can be."""
+    """Return whether a kernel has enough work and iterations to be divided among the pool's threads."""
     is_long = kernel.work >= SHARED_WORK or kernel.moved_bytes >= SHARED_BYTES
     return is_long and kernel.trips > kernel.grain
 

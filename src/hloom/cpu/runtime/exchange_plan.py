@@ -144,7 +144,7 @@ def reduces_in_parts(i: HloInstruction) -> bool:
 
 
 def part_size(elements: int, count: int) -> int:
-    """Return the elements per part of an array of ``elements`` that is divided into ``count`` parts.
+    """Return the number of elements per part if ``elements`` are divided into ``count`` parts.
 
     A multiple of 64; the last parts may be smaller or empty.
     """
@@ -169,9 +169,10 @@ def _array_bytes(i: HloInstruction) -> list[int]:
 
 
 def _needed(i: HloInstruction, count: int, step: int, source: int, target: int) -> Iterator[Segment]:
-    """Yield the parts of participant ``source``'s arrays that participant ``target`` receives in a step.
+    """Yield the parts of participant ``source``'s arrays that participant ``target`` receives.
 
-    ``count``: the number of participants. Some segments may be empty.
+    ``count``: the number of participants; ``step``: 1 or 2, the step of the collective. Some segments may be
+    empty.
     """
     operands = [o.shape for o in i.operands]
     match i.operation:
@@ -246,9 +247,10 @@ def _gathers_little(i: HloInstruction, count: int) -> bool:
 def _passed_on(
     ranks: Sequence[int], rank: int, blocks: dict[int, list[Segment]]
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the rounds in which every process passes on what it has, until all have all segments.
+    """Yield the rounds of messages of process ``rank`` by which all processes get all segments.
 
-    ``blocks`` are the segments of each process, by rank; there are log2(n) rounds of n processes.
+    In each of log2(n) rounds, every process passes on all segments that it has. ``blocks``: by rank, the
+    segments that each process has at first.
     """
     count, here, distance = len(ranks), ranks.index(rank), 1
     while distance < count:
@@ -264,9 +266,10 @@ def _passed_on(
 
 
 def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[Message]:
-    """Yield the messages to or from process ``rank`` that carry segments: packed ones first, then large ones.
+    """Yield messages that carry segments: messages of several segments first, then those of a large one.
 
-    A packed message has several segments after a header; a large segment is sent in place.
+    Messages of several segments are packed, after a header; large segments are sent in place. ``rank``: the
+    other process; ``sends``: whether this process sends them.
     """
     if not segments:
         return

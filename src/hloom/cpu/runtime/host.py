@@ -172,7 +172,7 @@ def _await(number: int, generation: int) -> None:
 
 
 def provide_functions() -> None:
-    """Give native code the Python functions that it calls for host calls and to wait."""
+    """Pass native code the Python functions that answer host calls and that wait for other devices."""
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.py_object)
     prototype(support().symbols["hloom_set_host"])(_host, _await)
     keep_for_ever((_host, _await))

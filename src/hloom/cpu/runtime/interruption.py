@@ -29,7 +29,7 @@ _ATTRIBUTES: Final = (
 
 
 class PollEmitter:
-    """Emits polls, at which a program may end early, into its entry function.
+    """Emits polls into a program's entry function: calls that tell whether the program must end early.
 
     ``context`` is the address of the program's context.
     """

@@ -21,7 +21,7 @@ def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
 
 @routine(fiber=FIBER, word=PTR, value=I32, call=I64)
 def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Value) -> None:
-    """Emit a routine that suspends a fiber until a word in memory differs from ``value``.
+    """Emit a routine that suspends a fiber, a device with its own stack, until a word is not ``value``.
 
     ``call`` is the number of the collective in which it waits.
     """
@@ -31,7 +31,10 @@ def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Valu
 
 @routine(fiber=FIBER, call=I64)
 def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
-    """Emit a routine that ends the run of all fibers: the operands of collective ``call`` differ."""
+    """Emit a routine that ends the run of all fibers, the devices of a program.
+
+    The reason is that operands of collective ``call`` differ in type or size between devices.
+    """
     fiber["call"] = call
     leave_fiber(f, fiber, DIFFERS)
 

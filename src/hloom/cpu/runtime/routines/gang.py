@@ -55,7 +55,10 @@ _LONG_NANOSECONDS: Final = 100_000
 
 @routine(I1, exported=True, gang=GANG)
 def hloom_gang_parts(f: Function, gang: Fields) -> Value:
-    """Emit a routine that returns whether devices should run in threads, as several runs were long."""
+    """Emit a routine that returns whether a gang's devices should run in threads, as several runs were long.
+
+    A gang is all devices of a program, which one thread runs in turns.
+    """
     return gang["long_runs"].compare("uge", _LONG_RUNS) & gang["parallel"].compare("ne", 0)
 
 
@@ -63,7 +66,8 @@ def hloom_gang_parts(f: Function, gang: Fields) -> Value:
 def hloom_gang_take(f: Function, gang: Fields) -> Value:
     """Emit a routine that locks a gang and returns 1, without waiting.
 
-    It returns 0 if the gang is locked, or if its devices should run in threads.
+    It returns 0 if the gang is locked, or if its devices should run in threads. A gang is all devices of a
+    program, which one thread runs in turns.
     """
     f.return_if(hloom_gang_parts(f, gang), 0)
     return gang.atomic("lock").compare_exchange(FREE, TAKEN, "acquire").cast("zext", I32)
@@ -71,7 +75,10 @@ def hloom_gang_take(f: Function, gang: Fields) -> Value:
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_wait(f: Function, gang: Fields) -> None:
-    """Emit a routine that waits until a gang is unlocked, and locks it."""
+    """Emit a routine that waits until a gang is unlocked, and locks it.
+
+    A gang is all devices of a program, which one thread runs in turns.
+    """
     lock = gang.atomic("lock")
     f.return_if(lock.compare_exchange(FREE, TAKEN, "acquire"))
     with repeat(f) as loop:
@@ -81,7 +88,10 @@ def hloom_gang_wait(f: Function, gang: Fields) -> None:
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_leave(f: Function, gang: Fields) -> None:
-    """Emit a routine that unlocks a gang and wakes the threads that wait for it."""
+    """Emit a routine that unlocks a gang and wakes the threads that wait for it.
+
+    A gang is all devices of a program, which one thread runs in turns.
+    """
     with f.when(gang.atomic("lock").exchange(FREE, "release").compare("eq", AWAITED)):
         futex_wake(f, gang.address("lock"))
 
@@ -111,7 +121,7 @@ def fiber_main(f: Function, low: Value, high: Value) -> None:
 
 @routine(gang=GANG, fiber=FIBER)
 def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
-    """Emit a routine that prepares a fiber's stack so that its first resumption starts the program."""
+    """Emit a routine that prepares the stack of a device's fiber: its first resumption starts the program."""
     machine = Fields(UCONTEXT, fiber.address("machine"))
     f.call_pointer(I32, gang["getcontext"], machine.pointer)
     machine["link"], machine["stack"], machine["stack_bytes"] = 0, fiber["stack"], fiber["stack_bytes"]
@@ -153,7 +163,7 @@ def run_apart(f: Function, gang: Fields) -> Value:
 
 @routine(I32, gang=GANG)
 def resume_all(f: Function, gang: Fields) -> None:
-    """Emit a routine that resumes the fibers in turns until all have finished; returns the run's status."""
+    """Emit a routine that resumes the devices' fibers in turns until all finish; returns the run's status."""
     count = gang["devices"]
     moved, waits_on = LocalVariable(f, I1), LocalVariable(f, I1)
     with repeat(f):
@@ -233,7 +243,7 @@ def take_turns(f: Function, gang: Fields) -> Value:
 def hloom_gang_run(
     f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
 ) -> Value:
-    """Emit a routine that runs all devices of a locked gang; it returns the status of the run.
+    """Emit a routine that runs all devices of a gang, which the caller has locked; returns the run's status.
 
     ``sources`` and ``targets`` hold the addresses of the inputs and outputs, device after device; ``inputs``
     and ``outputs`` are their numbers for one device.

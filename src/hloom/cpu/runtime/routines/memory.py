@@ -27,7 +27,10 @@ free: Final = External("free", VOID, PTR)
 
 
 def _size_of(f: Function, bytes: Value) -> tuple[Value, Value]:
-    """Emit the size and the size class of the smallest block of at least ``bytes`` bytes, header included."""
+    """Emit the computation of the size and the size class of the smallest block that holds ``bytes``.
+
+    ``bytes`` include the block's header.
+    """
     below = bytes + (BLOCK.alignment - 1)
     leading = f.call(I64, "llvm.ctlz.i64", below, f.constant(I1, 0))
     exponent = f.constant(I64, 64) - leading  # 2^exponent is the least power of two that holds the block

@@ -42,7 +42,8 @@ pthread_sigmask: Final = External("pthread_sigmask", I32, I32, PTR, PTR)
 def poll(f: Function, context: Fields, last: Value) -> Value:
     """Emit a routine that calls the poll function of a context; it returns the poll's status, 0 without one.
 
-    A nonzero status means that the program must end early.
+    A nonzero status means that the program must end early. ``last`` points to the time of the last poll for
+    signals.
     """
     function = context["poll"]
     f.return_if(is_null(function), 0)
@@ -227,7 +228,7 @@ def wait_for_workers(f: Function, pool: Fields) -> None:
 def hloom_parallel(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> Value:
-    """Emit a routine that runs task(arguments, begin, end) for ranges that cover all iterations, in parallel.
+    """Emit a routine that runs task(arguments, begin, end) in parallel, for ranges of all iterations.
 
     Ranges begin at multiples of the grain. It returns nonzero if the program must end early. Without a pool,
     or while the pool is locked, ranges run serially in the calling thread; without a context the loop is one

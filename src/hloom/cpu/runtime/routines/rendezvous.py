@@ -29,9 +29,9 @@ _PATIENCE_NANOSECONDS: Final = 10_000_000
 
 @routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
 def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
-    """Emit a routine that returns whether the operands of all ``count`` participants have equal forms.
+    """Emit a routine that returns whether all ``count`` participants have operands of one form.
 
-    ``form`` is a number that identifies the types and sizes of the caller's operands.
+    The form is a number that identifies the operands' types and sizes; ``form`` is the caller's.
     """
     with f.loop(0, count) as loop:
         other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
@@ -62,9 +62,9 @@ def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, st
 def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Value, number: Value) -> Value:
     """Emit a routine that waits until the rendezvous has another generation; it returns whether that failed.
 
-    A fiber switches to the other devices of its thread. A thread spins, then sleeps, because it may occupy
-    the core that the awaited device needs; after two sleeps Python takes over the waiting, called with
-    ``number``, that of the host call.
+    The generation counts the meetings of the participants; ``number`` is that of the host call. A fiber
+    switches to the other devices of its thread. A thread spins, then sleeps, because it may occupy the core
+    that the awaited device needs; after two sleeps Python takes over the waiting.
     """
     fiber = Fields(FIBER, participant["fiber"])
     with f.when(~is_null(fiber.pointer)):
