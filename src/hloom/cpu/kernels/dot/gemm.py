@@ -39,11 +39,15 @@ SHORT = 256
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix in an array: element strides of (batch, row, column), and its offset.
+    """A matrix inside an array in memory, described by strides in elements.
 
     Attributes:
-        per_byte: the number of elements that share a byte.
-        group: the number of neighbours along k that share their scale; 0 if elements are not scaled.
+        batch: the stride of each batch dimension of the product.
+        row, column: the distance from one row to the next, and from one column to the next.
+        offset: the elements of the array before the first one of the matrix.
+        per_byte: the number of elements packed into one byte: 2 for 4-bit types, 1 for all others.
+        group: the number of neighbours along k that share a scale (quantized weights); 0 if there are no
+            scales.
     """
 
     batch: tuple[int, ...]
@@ -61,15 +65,16 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """A batched matrix product.
+    """A batched matrix product C[m, n] = sum over k of A[m, k] * B[k, n], with the strides of A and B.
 
     Attributes:
-        batch: batch sizes.
-        m, n, k: sizes.
-        a, b: the matrices A[m, k] and B[k, n].
-        kind: the type in which products are summed.
-        a_type, b_type: types of the operands.
-        dimensions: those of the dot's result that are batches, rows and columns; none of size 1.
+        batch: the sizes of the batch dimensions.
+        m, n, k: the rows of C, the columns of C, and the length of the sums.
+        a, b: the strides of A and B.
+        kind: the accumulator type.
+        a_type, b_type: the element types of A and B in memory.
+        dimensions: the dimensions of the dot's result that are the batches, rows and columns of C, without
+            those of size 1.
     """
 
     batch: tuple[int, ...]
@@ -89,7 +94,7 @@ class Gemm:
 
     @property
     def work(self) -> int:
-        """Return the number of multiplications."""
+        """Return the number of multiplications, over all batches."""
         return self.batches * self.m * self.n * self.k
 
     @property
@@ -102,25 +107,27 @@ class Gemm:
 
     @property
     def is_packed(self) -> bool:
-        """Return whether bytes of a factor are several of its elements."""
+        """Return whether A or B has several elements in one byte, such as 4-bit integers."""
         return self.a.per_byte * self.b.per_byte > 1
 
     @property
     def is_scaled(self) -> bool:
-        """Return whether elements of a factor are computed from numbers and scales of groups."""
+        """Return whether the kernel dequantizes A or B: multiplies numbers by the scale of their group."""
         return self.a.group + self.b.group > 0
 
     @property
     def in_order(self) -> bool:
-        """Return whether batches, rows and columns are in the order of the result's dimensions."""
+        """Return whether the dot's result has dimensions in the order batches, rows of C, columns of C."""
         flat = [d for group in self.dimensions for d in group]
         return flat == sorted(flat)
 
 
 def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
-    """Return a dot as a product of strided matrices; None if its dimensions do not merge into that form.
+    """Return the batched matrix product that a dot computes; None if its operands are not strided matrices.
 
-    ``inside``: the dot is in a fusion, so that operands may be slices, reshapes, transposes and converts.
+    Free dimensions that do not merge with the others become batches. None also if a shape is dynamic or
+    empty. ``inside``: the dot is in a fusion; A and B are then described in the fusion's inputs, through the
+    slices, reshapes, transposes and converts between them and the dot.
     """
     operation = operation_of(dot, Dot)
     lhs, rhs = (o.shape for o in dot.operands)
@@ -175,14 +182,15 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
 
 
 def per_byte(view: Strided) -> int:
-    """Return the number of elements that share a byte; 1 if none do."""
+    """Return how many elements of ``view`` share a byte: 2 for 4-bit types, 1 for all others."""
     return 8 // view.packed.bits if view.packed is not None else 1
 
 
 def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
-    """Return a dot as a matrix product if it is large enough for a kernel of its own, else None.
+    """Return the matrix product (see `gemm_of`) of a dot that a matrix product kernel should compute.
 
-    See `gemm_of`.
+    Return None if the product is too small, if its columns are not the minor dimension of the dot's result,
+    or for batches of single inner products whose operands are not contiguous along k.
     """
     gemm = gemm_of(dot, inside=inside)
     if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
@@ -200,7 +208,10 @@ def _others(rank: int, *taken: Sequence[int]) -> list[int]:
 def merged(
     dimensions: Sequence[int], strides: Sequence[int], chosen: Sequence[int]
 ) -> tuple[int, int] | None:
-    """Merge several dimensions into one (size, stride); None if they are not contiguous with each other."""
+    """Merge the dimensions ``chosen`` of a strided array into one; return its (size, stride), or None.
+
+    None if the dimensions are not contiguous with each other.
+    """
     size, stride = 1, 1
     for d in reversed(chosen):
         if dimensions[d] == 1:
@@ -216,12 +227,12 @@ def merged(
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """The rows or columns of a factor.
+    """The free dimensions of a dot's operand: one merged dimension of rows (or columns), and batches.
 
     Attributes:
-        dimensions: free dimensions of the factor, contiguous with each other.
-        size, stride: of all of them as one.
-        others: the remaining free dimensions, which are batches.
+        dimensions: the merged dimensions, which are contiguous with each other.
+        size, stride: the size and the stride of the merged dimension.
+        others: the remaining free dimensions, which become batch dimensions.
     """
 
     dimensions: tuple[int, ...]
@@ -233,11 +244,11 @@ class _Lines:
 def _lines(
     dimensions: Sequence[int], strides: Sequence[int], free: Sequence[int], step: int
 ) -> _Lines | None:
-    """Return the rows of a factor whose elements along k are ``step`` apart.
+    """Choose the dimensions of a dot's operand that become its rows or columns; None if these are few.
 
-    These are all free dimensions if they are contiguous with each other. Otherwise they are the longest run
-    of contiguous dimensions, or the run with unit stride if k has none, so that vectors can be loaded. None
-    if the run is short.
+    They are all ``free`` dimensions if these are contiguous with each other, else the longest contiguous run.
+    If ``step``, the operand's stride along k, is not 1, a run with unit stride is preferred, so that vectors
+    can be loaded. The other free dimensions become batches.
     """
     runs: list[list[int]] = []
     for d in free:
@@ -264,7 +275,7 @@ def _lines(
 def batch_base(
     f: Function, gemm: Gemm, matrix: Matrix, batch: Value, base: Value, kind: ElementType
 ) -> Value:
-    """Return the address of a matrix of the batch."""
+    """Emit the address of ``matrix`` in the batch with linear number ``batch``; its array is at ``base``."""
     if matrix.offset:
         base = f.offset(base, matrix.offset * storage_bytes(kind))
     if gemm.batches == 1:
@@ -276,7 +287,7 @@ def batch_base(
 
 
 def batch_indices(gemm: Gemm, batch: Value) -> list[Value]:
-    """Return the index along each batch dimension."""
+    """Emit the division of a linear batch number into the index along each batch dimension."""
     numbers: list[Value] = []
     remainder = batch
     for size in reversed(gemm.batch):
@@ -287,14 +298,14 @@ def batch_indices(gemm: Gemm, batch: Value) -> list[Value]:
 
 
 def load_at(elements: Elements, base: Value, index: Index, kind: ElementType) -> Element:
-    """Load the element at a linear index from an address."""
+    """Emit the load of the element (or vector) at the linear index ``index`` from the address ``base``."""
     return elements.load(View(base, kind, (UNKNOWN_EXTENT,)), (index,))
 
 
 def sum_type(result: ElementType) -> ElementType:
-    """Return the accumulator type of a dot: at least 32 bits wide.
+    """Return the accumulator type of a dot with result type ``result``: at least 32 bits wide.
 
-    Wider accumulators do not change the low bits of integer sums.
+    An integer sum is truncated to the result's type; a wider accumulator does not change its low bits.
     """
     if result.is_integer and result.bits < 32:
         return et.S32 if result.is_signed else et.U32
@@ -302,7 +313,10 @@ def sum_type(result: ElementType) -> ElementType:
 
 
 def rounded(value: Element, gemm: Gemm, result: ElementType) -> Element:
-    """Convert a sum to the result's type."""
+    """Emit the conversion of a sum from the accumulator type ``gemm.kind`` to the type ``result``.
+
+    Floats are rounded, integers truncated, and complex numbers already have the result's type.
+    """
     if result.is_integer and gemm.kind is not result:
         assert isinstance(value, Value)
         return wrap(value.cast("trunc", register_type(result)), result)

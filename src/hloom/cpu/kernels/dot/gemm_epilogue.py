@@ -28,13 +28,13 @@ memory."""
 
 @dataclass(frozen=True, slots=True)
 class EpilogueArrays:
-    """The arrays of a long epilogue.
+    """Arrays of a fused epilogue, which is emitted as a function of its own.
 
     Attributes:
-        read: arrays of the product's dimensions that it reads: the number of each among the pointers, and the
-            bytes of an element.
-        streamed: returns whether the addresses of the arrays allow stores past the caches, and the epilogue
-            with such stores; None if results are not stored in this way.
+        read: for each array with the dimensions of C that the epilogue loads: its number among the epilogue's
+            pointers, and the bytes of an element.
+        streamed: takes the epilogue's pointers; returns the condition that their addresses allow non-temporal
+            stores, and the epilogue with such stores. None if results are never stored so.
     """
 
     read: tuple[tuple[int, int], ...] = ()
@@ -42,10 +42,11 @@ class EpilogueArrays:
 
 
 class TileEpilogue:
-    """Emits the epilogues of a product's tiles.
+    """Emits the epilogue of register tiles: the operations fused after the dot, and the stores.
 
     Attributes:
-        reads: the arrays that are fetched ahead.
+        reads: the arrays that are prefetched for the epilogue: (number among the pointers, bytes of an
+            element).
     """
 
     def __init__(
@@ -66,7 +67,11 @@ class TileEpilogue:
     # -- what the epilogue reads
 
     def ahead(self, batch: Value, row: Value, column: Value, task: tuple[Value, Value]) -> list[Value]:
-        """Return the addresses at which the epilogue of a later tile of a task, of a range of rows, reads."""
+        """Emit the addresses to prefetch: what the epilogue reads `AHEAD` register tiles later.
+
+        ``row`` and ``column`` are those of the current tile, ``task`` is (first row, end row) of its task.
+        Returns one address for each array of ``reads``.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not self.reads:
             return []
@@ -82,9 +87,11 @@ class TileEpilogue:
         return row + batch * self.plan.gemm.m if self.plan.gemm.batches > 1 else row
 
     def prefetch(self, ahead: Sequence[Value], part: Value, every: int, is_last: Value | None) -> None:
-        """Prefetch some rows of a tile, in a part of ``every`` steps of a block.
+        """Emit prefetches of a few rows of the arrays at ``ahead``, to be spread over the K loop of a tile.
 
-        Arrays need not begin with a line. ``is_last``: whether the block is the last one; None: it is.
+        The K loop runs ``every`` steps at a time; ``part`` counts these runs. Only the last K-block
+        prefetches: ``is_last`` is that condition, None if there is one K-block. Array rows may begin inside a
+        cache line.
         """
         if not self.reads:
             return
@@ -107,7 +114,11 @@ class TileEpilogue:
         height: int,
         masks: Sequence[Value | None],
     ) -> None:
-        """Apply the epilogue to every vector of the tile at (batch, row, column)."""
+        """Emit the epilogue of a register tile at ``place``, its (batch, row, column) in C.
+
+        ``sums`` are the vectors of the tile, row by row; ``height`` is the number of rows. ``masks`` has, for
+        each vector of a row, the lanes inside C, or None for all lanes.
+        """
         f, plan, vectors = self.f, self.plan, len(masks)
         batch, row, column = place
         if self.arrays is None:
@@ -124,7 +135,11 @@ class TileEpilogue:
         call_apart(f, "epilogue", values, lambda g, parameters: self._apart(g, parameters, masked))
 
     def _apart(self, f: Function, parameters: Sequence[Value], masked: bool) -> None:
-        """Emit the function that applies the epilogue to the copy of a tile."""
+        """Emit the separate epilogue function: a loop over the vectors of a tile in scratch memory.
+
+        ``parameters``: scratch address, batch, row, column, rows, vectors per row, then the epilogue's
+        pointers. ``masked``: vectors may extend beyond the columns of C.
+        """
         plan, arrays = self.plan, self.arrays
         scratch, batch, row, column, height, vectors, *pointers = parameters
 
@@ -152,7 +167,10 @@ class TileEpilogue:
     def _vector(
         self, epilogue: Epilogue, value: Element, place: tuple[Value, Value, Value], mask: Value | None
     ) -> None:
-        """Apply the epilogue to the vector of sums at (batch, row, column)."""
+        """Emit the epilogue of one vector of sums at ``place``, its (batch, row, column) in C.
+
+        ``mask`` selects the lanes that are stored; None: all.
+        """
         plan, gemm = self.plan, self.plan.gemm
         batch, row, column = place
         e = Elements(Function.of(column), plan.lanes, {})
@@ -167,7 +185,10 @@ class TileEpilogue:
 
 
 def store_sums(value: Element, pointer: Value) -> None:
-    """Store a vector of sums to scratch memory."""
+    """Emit the store of a vector of accumulators to scratch memory.
+
+    Complex numbers are stored as all real parts, then all imaginary parts; booleans as bytes.
+    """
     f = Function.of(pointer)
     for number, part in enumerate(flatten([value])):
         stored = part.cast("zext", I8) if part.type.scalar is I1 else part
@@ -175,7 +196,7 @@ def store_sums(value: Element, pointer: Value) -> None:
 
 
 def load_sums(pointer: Value, plan: TilePlan) -> Element:
-    """Load a vector that `store_sums` stored."""
+    """Emit the load of a vector of accumulators that `store_sums` stored."""
     f, lanes, kind = Function.of(pointer), plan.lanes, plan.gemm.kind
     stored = storage_type(kind)
     first = f.load(stored.vector(lanes), pointer)

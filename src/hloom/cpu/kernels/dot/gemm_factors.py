@@ -22,11 +22,14 @@ from hloom.shape.element_type import ElementType
 
 
 class Factors(ABC):
-    """The factors of a multiply-add instruction.
+    """How elements of A and B are packed, and by which instruction a micro-kernel multiplies and adds them.
+
+    One instruction multiplies *units*: ``group`` consecutive elements along k of a row of A and of a column
+    of B, whose products it adds to one accumulator. A *step* is one unit along k. Methods emit code.
 
     Attributes:
-        group: products per result in one step.
-        unit_bytes: bytes of the packed factors of one step.
+        group: elements along k of a unit.
+        unit_bytes: bytes of a packed unit.
     """
 
     __slots__ = ()
@@ -34,52 +37,62 @@ class Factors(ABC):
 
     @property
     def headed(self) -> bool:
-        """Return whether a panel begins with the initial sums of its columns."""
+        """Return whether packed panels of B begin with a head: the initial accumulators of their columns."""
         return False
 
     @property
     @abstractmethod
     def unit_bytes(self) -> int: ...
     def read_as(self, kind: ElementType) -> ElementType:
-        """Return the type in which factors of a type are loaded before packing."""
+        """Return the type as which elements of type ``kind`` are loaded before they are packed."""
         return kind
 
     @abstractmethod
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store the ``group`` vectors of factors of one step."""
+        """Emit the packing of B for a vector of columns at one step: ``group`` adjacent elements per column.
+
+        ``values`` are ``group`` vectors of type ``kind``, one for each index of k in the step.
+        """
 
     @abstractmethod
     def pack_units(self, value: Element, kind: ElementType) -> Element:
-        """Return a vector of packed factors from ``group`` times as many neighbours along k."""
+        """Emit the conversion of elements of a column of B, consecutive along k, to packed units.
+
+        A unit is ``group`` consecutive elements: the result is a vector of that many times fewer units.
+        """
 
     @abstractmethod
     def store_units(self, value: Element, pointer: Value) -> None:
-        """Store a vector of packed factors."""
+        """Emit the store of a vector of packed units, each of ``group`` consecutive elements along k."""
 
     @abstractmethod
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
-        """Store a vector of factors of a row of A, consecutive along k."""
+        """Emit the packing of a vector of elements of a row of A, consecutive along k, to ``pointer``."""
 
     @abstractmethod
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store the factors of A of one step and a vector of rows."""
+        """Emit the packing of A for a vector of rows at one step: ``group`` adjacent elements per row.
+
+        ``values`` are ``group`` vectors of type ``kind``, one for each index of k in the step.
+        """
 
     @abstractmethod
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """Load a vector of packed factors."""
+        """Emit the load of a packed unit of B (``group`` elements along k) for each of ``lanes`` columns."""
 
     @abstractmethod
     def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """Load the factors of one row into every lane."""
+        """Emit the load of a packed unit of A (``group`` elements along k of one row) into every lane."""
 
     @abstractmethod
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Add the products of one step to the sums."""
+        """Emit ``total`` plus, in each lane, the products of the ``group`` elements of ``a`` and ``b``."""
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Return the total plus the contribution of a step of a panel to the panel's head.
+        """Emit ``total`` plus what ``b``, one step of a packed panel of B, adds to the panel's head.
 
-        Panels without a head add nothing.
+        A head holds the initial accumulators of a panel's columns. Returns ``total`` itself if panels have no
+        heads.
         """
         return total
 
@@ -89,7 +102,10 @@ FEW_ROWS: Final = 4
 
 
 def factors_of(gemm: Gemm, target: Target) -> Factors:
-    """Return the fastest exact factors for a target."""
+    """Choose the fastest instructions on ``target`` that compute a product exactly.
+
+    Return their `Factors`: how A and B are packed and multiplied for these instructions.
+    """
     if gemm.m < FEW_ROWS and gemm.b.column == 1:
         return Plain(gemm)
     words = words_of(gemm, target)
@@ -98,7 +114,10 @@ def factors_of(gemm: Gemm, target: Target) -> Factors:
 
 
 def words_of(gemm: Gemm, target: Target) -> Words | None:
-    """Return pairs of 16-bit integers as factors; None for other types and targets."""
+    """Return `Words`, by which pairs of 16-bit integers are multiplied, or None if they do not apply.
+
+    They apply to products of s16 or of integers of at most 8 bits, with sums of 32 bits, on x86-64.
+    """
     if gemm.kind not in (et.S32, et.U32) or target.architecture != "x86_64":
         return None
     if any(t is not et.S16 and not (t.is_integer and t.bits <= 8) for t in (gemm.a_type, gemm.b_type)):
@@ -108,7 +127,7 @@ def words_of(gemm: Gemm, target: Target) -> Words | None:
 
 @dataclass(frozen=True, slots=True)
 class Plain(Factors):
-    """Multiplies factors in the type of the sums, one at a time."""
+    """Multiplies one element of A by one of B per lane and instruction, in the accumulator type."""
 
     gemm: Gemm
     group: ClassVar[int] = 1
@@ -118,16 +137,19 @@ class Plain(Factors):
         return storage_bytes(self.gemm.kind)
 
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store a vector of factors; complex ones as all real parts, then all imaginary parts."""
+        """Emit the packing of a vector of elements of B in the accumulator type.
+
+        Complex numbers are stored as all real parts, then all imaginary parts.
+        """
         (value,) = values
         self.store_units(self.pack_units(value, kind), pointer)
 
     def pack_units(self, value: Element, kind: ElementType) -> Element:
-        """Convert factors to the type of the sums."""
+        """Emit the conversion of elements of type ``kind`` to the accumulator type."""
         return converted(value, kind, self.gemm.kind)
 
     def store_units(self, value: Element, pointer: Value) -> None:
-        """Store factors in the type of the sums."""
+        """Emit the store of a vector in the accumulator type; complex: real parts, then imaginary parts."""
         if isinstance(value, tuple):
             f = Function.of(value[0])
             f.store(value[0], pointer)
@@ -136,7 +158,7 @@ class Plain(Factors):
             Function.of(value).store(to_storage(value, self.gemm.kind), pointer)
 
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """Load a vector that `pack` stored."""
+        """Emit the load of a vector of elements of B that `pack` stored."""
         stored = storage_type(self.gemm.kind)
         first = f.load(stored.vector(lanes), pointer)
         if self.gemm.kind.is_complex:
@@ -144,7 +166,7 @@ class Plain(Factors):
         return from_storage(first, self.gemm.kind)
 
     def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """Load a factor into every lane."""
+        """Emit the load of one element of A, stored in the accumulator type, into every lane."""
         stored = storage_type(self.gemm.kind)
         first = f.load(stored, pointer)
         if self.gemm.kind.is_complex:
@@ -152,11 +174,11 @@ class Plain(Factors):
         return from_storage(first, self.gemm.kind).splat(lanes)
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Return total + a * b."""
+        """Emit ``total + a * b`` in the accumulator type."""
         return multiply_add(e, self.gemm.kind, a, b, total)
 
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
-        """Store a vector of factors of A; complex ones interleaved as in arrays."""
+        """Emit the packing of a vector of a row of A; complex numbers stay interleaved as in arrays."""
         number = converted(value, kind, self.gemm.kind)
         if isinstance(number, tuple):
             lanes = number[0].type.lanes
@@ -166,16 +188,19 @@ class Plain(Factors):
             Function.of(number).store(to_storage(number, self.gemm.kind), pointer)
 
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store the factors of A of one step and a vector of rows."""
+        """Emit the packing of the elements of A in a vector of rows at one index of k."""
         (value,) = values
         self.pack_row(value, kind, pointer)
 
 
 class _Grouped(Factors):
-    """Narrow factors packed into units of 32 bits.
+    """Packs narrow elements into units of 32 bits: ``group`` consecutive elements along k.
+
+    One lane of an instruction multiplies such a unit of A by one of B, and adds the products to an
+    accumulator.
 
     Attributes:
-        part: the type of a packed factor.
+        part: the LLVM type of a packed element.
     """
 
     __slots__ = ()
@@ -187,14 +212,17 @@ class _Grouped(Factors):
 
     @abstractmethod
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Convert factors to their packed form."""
+        """Emit the conversion of elements of type ``kind``, of A (``of_a``) or of B, to packed elements."""
 
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store units, given one vector per position in the unit."""
+        """Emit the packing of B for a vector of columns: a unit of 32 bits per column.
+
+        ``values`` holds, for each position in the unit, the vector of the columns' elements.
+        """
         self._interleave(values, kind, pointer, of_a=False)
 
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store units of A."""
+        """Emit the packing of A for a vector of rows: a 32-bit unit (``group`` elements along k) per row."""
         self._interleave(values, kind, pointer, of_a=True)
 
     def _interleave(
@@ -213,28 +241,28 @@ class _Grouped(Factors):
         Function.of(joined).store(joined.shuffle(order), pointer)
 
     def pack_units(self, value: Element, kind: ElementType) -> Element:
-        """Combine neighbours along k into units."""
+        """Emit the conversion of elements of B, consecutive along k, to 32-bit units of ``group`` each."""
         assert isinstance(value, Value)
         factor = self.factor(value, kind, of_a=False)
         return factor.bitcast(I32.vector(factor.type.lanes // self.group))
 
     def store_units(self, value: Element, pointer: Value) -> None:
-        """Store a vector of units."""
+        """Emit the store of a vector of 32-bit units, each of ``group`` packed elements along k."""
         assert isinstance(value, Value)
         Function.of(value).store(value, pointer)
 
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
-        """Store factors of A."""
+        """Emit the packing of a vector of elements of a row of A, consecutive along k, to ``pointer``."""
         assert isinstance(value, Value)
         factor = self.factor(value, kind, of_a=True)
         Function.of(factor).store(factor, pointer)
 
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """Load a vector of units."""
+        """Emit the load of ``lanes`` 32-bit units of B, as a vector of ``group`` times as many elements."""
         return f.load(self.part.vector(lanes * self.group), pointer)
 
     def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """Load a unit into every lane."""
+        """Emit the load of a 32-bit unit of A into every lane, as a vector of packed elements."""
         unit = f.load(I32, pointer, align=1).splat(lanes)
         return unit.bitcast(self.part.vector(lanes * self.group))
 
@@ -245,10 +273,10 @@ BIAS: Final = -128
 
 @dataclass(frozen=True, slots=True)
 class Bytes(_Grouped):
-    """Multiplies four unsigned bytes by four signed bytes per instruction.
+    """Multiplies 4 unsigned by 4 signed bytes per lane and instruction, by AVX-512 VNNI's ``vpdpbusd``.
 
-    If both operands have the same signedness, those of A are biased into the other one; the head of a panel
-    subtracts the bias's contribution to each column.
+    If A and B are both signed, or both unsigned, packing adds a bias of 128 to A, modulo 256, which changes
+    its signedness. The head of each panel of B, its initial accumulators, cancels the bias's contribution.
     """
 
     gemm: Gemm
@@ -257,20 +285,20 @@ class Bytes(_Grouped):
 
     @property
     def headed(self) -> bool:
-        """Return true if A is biased."""
+        """Return whether A is biased to the other signedness, so that panels of B begin with a correction."""
         return self.gemm.a_type.is_signed == self.gemm.b_type.is_signed
 
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Return the bytes, biased if necessary."""
+        """Emit the packed bytes: those of A with the sign bit flipped if A and B have the same signedness."""
         return value ^ BIAS if of_a and self.headed else value
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Return total + a . b."""
+        """Emit ``total`` plus, in each 32-bit lane, the dot product of 4 bytes of ``a`` and 4 of ``b``."""
         assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
         return self._dot(total, b, a) if not self.gemm.b_type.is_signed else self._dot(total, a, b)
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Return minus the bias of A times the sum of a column."""
+        """Emit ``total`` minus the contribution of A's bias: the bias times each column's bytes in ``b``."""
         signed = self.gemm.b_type.is_signed
         # the bias adds 128 to signed bytes of A, and subtracts 128 from unsigned ones
         ones = b.function.constant(b.type, 1)
@@ -284,10 +312,11 @@ class Bytes(_Grouped):
 
 @dataclass(frozen=True, slots=True)
 class Words(_Grouped):
-    """Multiplies two pairs of 16-bit integers per instruction.
+    """Multiplies 2 by 2 16-bit integers per lane and instruction, by ``pmaddwd`` or ``vpdpwssd``.
 
     Attributes:
-        adds: one instruction also adds the products to the sum.
+        gemm: the product.
+        adds: use AVX-512 VNNI's ``vpdpwssd``, which also adds the products to the accumulator.
     """
 
     gemm: Gemm
@@ -296,11 +325,11 @@ class Words(_Grouped):
     group: ClassVar[int] = 2
 
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Return the 16-bit integers."""
+        """Emit the sign or zero extension of integers of type ``kind`` to 16 bits."""
         return value.cast("sext" if kind.is_signed else "zext", I16)
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Return total + a . b."""
+        """Emit ``total`` plus, in each 32-bit lane, the dot product of 2 integers of ``a`` and 2 of ``b``."""
         assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
         f, lanes = total.function, total.type.lanes
         if self.adds:
@@ -311,10 +340,10 @@ class Words(_Grouped):
 
 @dataclass(frozen=True, slots=True)
 class Pairs(_Grouped):
-    """Multiplies two pairs of bf16 numbers per instruction.
+    """Multiplies 2 by 2 bf16 numbers per lane and instruction, by AVX-512 BF16's ``vdpbf16ps``.
 
-    The instruction flushes subnormal operands and results to zero. Its results are those of f32 products
-    where the factors are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`.
+    The instruction flushes subnormal operands and results to zero. It equals f32 arithmetic if the magnitudes
+    of both operands are large enough, which is tested at run time; see `hloom.cpu.kernels.dot.gemm_pairs`.
     """
 
     gemm: Gemm
@@ -322,15 +351,15 @@ class Pairs(_Grouped):
     group: ClassVar[int] = 2
 
     def read_as(self, kind: ElementType) -> ElementType:
-        """Return the type of bit patterns."""
+        """Return u16: bf16 numbers are loaded and packed as bit patterns."""
         return et.U16
 
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Return the bit patterns."""
+        """Return the bit patterns of bf16 numbers as they are, for A and for B."""
         return value
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Return total + a . b."""
+        """Emit ``total`` plus, in each f32 lane, the dot product of 2 bf16 values of ``a`` and 2 of ``b``."""
         assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
         f, lanes = total.function, total.type.lanes
         wide = BF16.vector(2 * lanes)

@@ -27,7 +27,12 @@ FEWEST_STEPS: Final = 8
 
 
 def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
-    """Emit the kernel (B, panels, group number, begin, end) that packs a group's panels of all batches."""
+    """Emit the kernel (B, packed panels, number, begin, end) that packs one group of columns of B.
+
+    ``number``, an integer passed as a pointer, selects the group and the range of k (see
+    `columns_and_steps`). The kernel's loop runs over all batches and the chunks of a group, which are packed
+    independently.
+    """
     f = module.function(name, [PTR, PTR, PTR, I64, I64])
     source, target, group, begin, end = f.parameters
     gemm = plan.gemm
@@ -45,7 +50,11 @@ def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
 
 
 def columns_and_steps(plan: TilePlan, number: Value) -> tuple[Value, Value, Value]:
-    """Return the first column of a group, and the range of steps of a slab of it, by a number of both."""
+    """Emit (first column, first step, end step) of the part of B that the number ``number`` selects.
+
+    B is packed by groups of columns, and each group by slabs, ranges of steps along k; ``number`` is group *
+    slabs + slab. A step is ``plan.factors.group`` consecutive indices of k.
+    """
     f = number.function
     if plan.slabs == 1:
         return number * plan.group, f.constant(I64, 0), f.constant(I64, plan.steps)
@@ -55,7 +64,11 @@ def columns_and_steps(plan: TilePlan, number: Value) -> tuple[Value, Value, Valu
 
 
 class PanelPacker:
-    """Emits the packing of a group of panels, in independent chunks."""
+    """Emits the packing of a group of columns of B into panels.
+
+    A panel is a strip of B as wide as a register tile, stored step by step along k. The work is divided into
+    chunks: a vector of columns each if the columns of B are contiguous in memory, else `CHUNK` steps of all.
+    """
 
     def __init__(self, f: Function, plan: TilePlan) -> None:
         self.f, self.plan = f, plan
@@ -71,7 +84,11 @@ class PanelPacker:
         return plan.group // plan.lanes if self.by_columns else -(-plan.slab // CHUNK)
 
     def run(self, base: Value, panels: Value, number: Value, low: Value, high: Value) -> None:
-        """Pack a range of chunks of a group of columns, or of a slab of them: see `columns_and_steps`."""
+        """Emit the packing of the chunks [low, high) of the part of B that ``number`` selects.
+
+        ``base`` is the address of B, ``panels`` that of the packed panels; see `columns_and_steps` for
+        ``number``.
+        """
         f, plan = self.f, self.plan
         first, begin, end = columns_and_steps(plan, number)
         if plan.slabs > 1:
@@ -84,9 +101,10 @@ class PanelPacker:
                 self.rows(base, panels, first, start, f.intrinsic("smin", start + CHUNK, end))
 
     def block(self, base: Value, panels: Value, first: Value, end: Value, low: Value, high: Value) -> None:
-        """Pack the steps [low, high) of the columns [first, end), which are contiguous.
+        """Emit the packing of the steps [low, high) along k of the columns [first, end) of B.
 
-        ``panels`` is the address that the panels would have if they began with the first step of all.
+        The columns are contiguous in memory. ``panels`` is the address of the packed panels less the bytes of
+        ``low`` steps: the address that step 0 would have.
         """
         lanes = self.plan.lanes
         with self.f.loop(0, (end - first + lanes - 1).unsigned_divide(lanes)) as loop:
@@ -94,25 +112,31 @@ class PanelPacker:
 
     @property
     def share(self) -> int:
-        """Return the contiguous runs of a panel's block that each of a task's tiles prefetches."""
+        """Return how many contiguous runs of the next K-block of B each register tile of a task prefetches.
+
+        A run is a column of a panel if columns are contiguous in memory, else a row; the tiles divide all
+        runs.
+        """
         plan = self.plan
         runs = plan.panel if self.by_columns else plan.depth
         return -(-runs // -(-plan.height // plan.rows))
 
     @property
     def prefetching_steps(self) -> int:
-        """Return the steps of a tile between two of its prefetches, which divide its share evenly.
+        """Return the number of steps along k between two prefetches of a register tile.
 
-        Prefetches in one burst would fill the buffers of outstanding misses, and the products wait.
+        It spreads the tile's prefetches evenly over its K loop: in one burst, they would fill the buffers of
+        outstanding cache misses, and the loads of the products would wait.
         """
         if self.by_columns:
             return LINE // self.size
         return max(FEWEST_STEPS, -(-self.plan.depth // self.share))
 
     def following(self, base: Value, column: Value, step: Value, tile: Value) -> Value:
-        """Return the address of a tile's share of the block after the one at ``step``.
+        """Emit the address of what register tile number ``tile`` prefetches of the next K-block of B.
 
-        The block after a task's last block is the next task's first one.
+        ``step`` is the first of the current K-block. After the last K-block of a task comes the first K-block
+        of the next task's columns. ``base`` is the address of B, ``column`` the panel's first column.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         following = step + plan.depth
@@ -124,12 +148,15 @@ class PanelPacker:
 
     @property
     def distance(self) -> int:
-        """Return the bytes between contiguous runs."""
+        """Return the bytes between neighbouring columns of B if columns are contiguous, else between rows."""
         b = self.plan.gemm.b
         return (b.column if self.by_columns else b.row) * self.size
 
     def prefetch(self, start: Value, step: Value) -> None:
-        """Prefetch the part of a tile's share, at ``start``, that belongs to the steps from ``step`` on."""
+        """Emit the prefetches that a register tile issues at ``step`` along k.
+
+        They cover the part that is due of the tile's share of the next K-block, which begins at ``start``.
+        """
         f = self.f
         if self.by_columns:
             for run in range(self.share):
@@ -143,13 +170,16 @@ class PanelPacker:
                 prefetch(f.offset(first, run * self.distance + offset))
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
-        """Return the address of a packed vector."""
+        """Emit the address of packed vector number ``vector`` of columns, in a panel at a step along k."""
         f, plan = self.f, self.plan
         head = plan.head_bytes + vector * plan.lanes * plan.factors.unit_bytes
         return f.offset(panels, panel * plan.panel_bytes + step * plan.step_bytes + head)
 
     def rows(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
-        """Pack some steps of all panels, with vectors along the columns."""
+        """Emit the packing of the steps [low, high) of all panels of a group, by vectors along the columns.
+
+        ``first`` is the first column of the group, ``base`` the address of B.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         full_panels = gemm.n // plan.panel
         last = f.intrinsic(
@@ -174,7 +204,10 @@ class PanelPacker:
         *,
         masked: bool,
     ) -> None:
-        """Pack one step of one vector of columns."""
+        """Emit the packing of one vector of columns at one step along k.
+
+        ``vector`` counts the vectors of a panel; ``masked``: zeros replace the columns beyond those of B.
+        """
         plan, gemm = self.plan, self.plan.gemm
         column = first + panel * plan.panel
         self.column.value = column + vector * plan.lanes if vector else column
@@ -196,10 +229,10 @@ class PanelPacker:
     def columns(
         self, base: Value, panels: Value, first: Value, number: Value, low: Value, high: Value
     ) -> None:
-        """Pack one vector of columns that are contiguous in memory, by transposing square tiles in registers.
+        """Emit the packing of one vector of columns, each contiguous in memory, by transposing squares.
 
         Args:
-            base: the address of the matrix.
+            base: the address of B.
             panels: the address of the packed panels.
             first: the first column of the panels.
             number: the number of the vector, counted from ``first``.
@@ -227,7 +260,10 @@ class PanelPacker:
                     self.square(columns, full_end, target, plan.steps - gemm.k // wide * lanes)
 
     def square(self, columns: list[Value], step: Value, target: Value, count: int) -> None:
-        """Pack some steps of a vector of columns."""
+        """Emit the packing of ``count`` steps from ``step`` of a vector of columns, by transposing a square.
+
+        ``columns`` are the columns' addresses in B, ``target`` is the packed address of the vector at step 0.
+        """
         f, plan, gemm, group = self.f, self.plan, self.plan.gemm, self.plan.factors.group
         e = Elements(f, plan.lanes * group, {})
         step_variable = Variable(gemm.k, "k", step * group if group > 1 else step)
@@ -244,7 +280,7 @@ class PanelPacker:
             plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
 
     def heads(self, panels: Value, low: Value, high: Value) -> None:
-        """Compute the heads, the initial sums of columns, of a range of packed panels."""
+        """Emit the computation of the heads (initial accumulators of columns) of the panels [low, high)."""
         f, plan = self.f, self.plan
         sums = register_type(plan.gemm.kind).vector(plan.lanes)
         with f.loop(low, high) as panel:
@@ -263,7 +299,10 @@ class PanelPacker:
 
 
 def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
-    """Emit the kernel (panels, begin, end) that computes the heads of a group's panels, of all batches."""
+    """Emit the kernel (panels, begin, end) that computes the heads of packed panels of B, of all batches.
+
+    A head holds the initial accumulators of a panel's columns; see `Factors.headed`.
+    """
     f = module.function(name, [PTR, I64, I64])
     panels, begin, end = f.parameters
     PanelPacker(f, plan).heads(panels, begin, end)
@@ -273,7 +312,10 @@ def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
 
 
 def transposed_factors(values: list[Element]) -> list[Element]:
-    """Transpose a square block: as many vectors as lanes; the parts of pairs separately."""
+    """Emit the transposition of a square of as many vectors as lanes.
+
+    The real and imaginary parts of complex numbers are transposed separately.
+    """
     first = [v[0] if isinstance(v, tuple) else v for v in values]
     real = transposed(first)
     second = [v[1] for v in values if isinstance(v, tuple)]
@@ -281,10 +323,10 @@ def transposed_factors(values: list[Element]) -> list[Element]:
 
 
 class RowPacker:
-    """Emits the packing of a task's rows of A, one block along k at a time.
+    """Emits the packing of a task's rows of A, one K-block at a time, into scratch memory on the stack.
 
     Attributes:
-        row, step: bytes between rows, and between steps.
+        row, step: bytes from one packed row to the next, and from one packed step along k to the next.
     """
 
     def __init__(self, f: Function, plan: TilePlan) -> None:
@@ -303,13 +345,16 @@ class RowPacker:
         self.target = f.allocate(I8, size)
 
     def run(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Pack rows [row, end), ``count`` steps from ``step`` on."""
+        """Emit the packing of the rows [row, end) of A, ``count`` steps along k from ``step`` on.
+
+        ``base`` is the address of A.
+        """
         pack: Callable[[Value, Value, Value, Value, Value], None]
         pack = self.columns if self.by_columns else self.rows
         pack(base, row, end, step, count)
 
     def rows(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Pack vectors along k."""
+        """Emit the packing of rows [row, end) of A by vectors along k; ``count`` steps from ``step``."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
         low, high = step * group, f.intrinsic("smin", (step + count) * group, f.constant(I64, gemm.k))
@@ -336,7 +381,7 @@ class RowPacker:
                 )
 
     def columns(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Pack vectors along the rows."""
+        """Emit the packing of rows [row, end) of A by vectors across rows; ``count`` steps from ``step``."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
         line, depth = Variable(gemm.m, "m"), Variable(gemm.k, "k")

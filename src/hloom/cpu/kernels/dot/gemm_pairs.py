@@ -27,20 +27,21 @@ EXPONENTS: Final = 2 * 127 + 2 * 7 - 126
 
 
 def is_pairs(gemm: Gemm, target: Target) -> bool:
-    """Return true if the bf16 dot-product instruction may be used, subject to the test at run time."""
+    """Return whether a product may use the bf16 dot-product instruction if a test at run time allows it."""
     bf16 = gemm.a_type is et.BF16 and gemm.b_type is et.BF16 and gemm.kind is et.F32
     return bf16 and multiplies_pairs(target) and gemm.work >= LEAST_WORK and gemm.m >= 4 and gemm.n >= 4
 
 
 def pieces(count: int) -> int:
-    """Return the number of tasks that test an array."""
+    """Return the number of tasks, of `PIECE` elements each, that test an array of ``count`` elements."""
     return -(-count // PIECE)
 
 
 def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
-    """Emit the kernel (array, found, begin, end): the smallest nonzero magnitude, minus 1, of each task.
+    """Emit the kernel (array, found, begin, end) that finds the smallest nonzero magnitude of each piece.
 
-    Magnitudes are bit patterns.
+    For every `PIECE` elements of the bf16 array it stores the least bit pattern without the sign, minus 1, as
+    u16 into ``found``; 0xFFFF if all elements are zero.
     """
     f = module.function(name, [PTR, PTR, I64, I64])
     source, found, begin, end = f.parameters
@@ -68,7 +69,11 @@ def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
 
 
 def emit_large_enough(module: Module, name: str, first: int, second: int) -> LoopKernel:
-    """Emit the kernel (found, answer, begin, end) that tests two results of `emit_smallest`."""
+    """Emit the kernel (found, answer, begin, end) that tests if a bf16 product has no subnormal values.
+
+    ``found`` has ``first`` results of `emit_smallest` for A, then ``second`` for B. The byte ``answer``
+    becomes 1 if no operand, product or sum can be a subnormal f32 number, else 0.
+    """
     f = module.function(name, [PTR, PTR, I64, I64])
     found, answer, begin, end = f.parameters
     with f.loop(begin, end):
