@@ -64,24 +64,28 @@ PAGE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """A matrix product in register tiles.
+    """How a matrix product C = A B is divided into register tiles, K-blocks and tasks, and what is packed.
+
+    A *step* along k adds one unit (``factors.group`` products) to each accumulator. A *panel* is a strip of B
+    as wide as a register tile. A *task* is a block of C that one thread computes.
 
     Attributes:
-        gemm: the product.
-        transposed: compute the transpose of the product.
-        factors: how factors are packed and multiplied.
-        whole: lanes of the widest vectors of sums.
+        gemm: the product that is computed.
+        transposed: ``gemm`` is the transpose of the dot's product.
+        factors: how elements of A and B are packed, and by which instruction they are multiplied.
+        whole: lanes of a full vector of accumulators.
         lanes: columns of a vector; fewer than ``whole`` if the result has fewer columns.
-        rows, vectors: size of a register tile, in rows and vectors of columns.
-        depth: steps along k that are summed before the next tile; see `steps`.
+        rows, vectors: size of a register tile: its rows, and the vectors of each row.
+        depth: steps of a K-block, after which a register tile is stored and the next one begins.
         height, width: rows and columns of a task.
-        group: columns that are packed at a time.
-        slab: steps along k that are packed at a time if B is packed by groups; else all.
+        group: columns of B that are packed at a time.
+        slab: steps along k that are packed at a time if B is packed by groups; else all steps.
         pack_a: each task packs its rows of A.
-        pack_b: packing of B into panels: none (``""``), by each task (``"task"``) or by each block of a task
-            (``"block"``), or of a group before its tasks (``"group"``).
-        in_place: the result holds the sums between blocks. Not if tasks pack blocks: rows of the result may
-            be a multiple of a page apart, and would then displace the blocks from the caches.
+        pack_b: who packs B into panels: nobody (``""``), each task at once (``"task"``) or by K-blocks
+            (``"block"``), or a kernel before the tasks of each group of columns (``"group"``).
+        in_place: between K-blocks, sums are kept in the result. Not if tasks pack K-blocks of B: rows of the
+            result may be a multiple of a page apart, and would then displace B from the caches.
+        is_kept: the program's caller keeps the packed panels of B, such as weights, between calls.
     """
 
     gemm: Gemm
@@ -103,17 +107,17 @@ class TilePlan:
 
     @property
     def panel(self) -> int:
-        """Return the columns of a panel."""
+        """Return the number of columns of a panel, the strip of B that a register tile multiplies."""
         return self.lanes * self.vectors
 
     @property
     def panels(self) -> int:
-        """Return the panels of a group."""
+        """Return the number of panels in a group, the columns of B that are packed at a time."""
         return self.group // self.panel
 
     @property
     def steps(self) -> int:
-        """Return the steps along k, each of one group of products per result."""
+        """Return the number of steps along k, each of ``factors.group`` products per accumulator."""
         return -(-self.gemm.k // self.factors.group)
 
     @property
@@ -130,22 +134,28 @@ class TilePlan:
 
     @property
     def sums_are_matrix(self) -> bool:
-        """Return whether the result or the workspace holds the sums between blocks, not each task."""
+        """Return whether an array of C's size keeps the sums between K-blocks: the result or the workspace.
+
+        Otherwise each task keeps the sums of its own rows and columns on the stack.
+        """
         return self.in_place or self.slabs > 1
 
     @property
     def first_tile_packs(self) -> bool:
-        """Return whether the first tile of a panel packs it while it multiplies: rows of B are contiguous."""
+        """Return whether the first register tile of each panel of B also packs the panel while it multiplies.
+
+        This applies if a task packs K-blocks of B, and the rows of B are contiguous.
+        """
         return self.pack_b == "block" and self.gemm.b.column == 1
 
     @property
     def row_tasks(self) -> int:
-        """Return the number of tasks along the rows."""
+        """Return the number of tasks along the rows of C."""
         return -(-self.gemm.m // self.height)
 
     @property
     def column_tasks(self) -> int:
-        """Return the number of tasks along the columns of a group."""
+        """Return the number of tasks along the columns of one group (the columns of B packed at a time)."""
         return -(-min(self.group, self.gemm.n) // self.width)
 
     @property
@@ -154,7 +164,7 @@ class TilePlan:
 
     @property
     def head_bytes(self) -> int:
-        """Return the bytes before the first step of a packed panel."""
+        """Return the bytes of the initial accumulators at the begin of a packed panel; 0 if it has none."""
         return self.panel * storage_bytes(self.gemm.kind) if self.factors.headed else 0
 
     @property
@@ -178,7 +188,12 @@ class TilePlan:
         return "; ".join(words)
 
     def workspace(self) -> int:
-        """Return the bytes of a group of packed panels, and of the sums between slabs."""
+        """Return the bytes of the kernel's scratch memory: packed panels, and sums kept between slabs.
+
+        The panels are those of a group of columns of B. A slab is the range of steps along k that is packed
+        at a time; C's sums over the slabs so far are kept here unless there is one slab or the result holds
+        them. 0 if B is not packed by groups.
+        """
         if self.pack_b != "group":
             return 0
         gemm = self.gemm
@@ -187,14 +202,18 @@ class TilePlan:
 
     @property
     def packed_bytes(self) -> int:
-        """Return the bytes of a group of packed panels of all batches."""
+        """Return the bytes of the packed panels of one group of columns of B, of all batches."""
         return -(-self.gemm.batches * self.panels * self.panel_bytes // 64) * 64
 
 
 def plan_tiles(
     gemm: Gemm, target: Target, *, plain_result: bool, factors: Callable[[Gemm], Factors] | None = None
 ) -> TilePlan:
-    """Plan a product; ``plain_result``: C is stored in the type of the sums."""
+    """Return the plan of a product in register tiles.
+
+    ``plain_result``: C is stored in the accumulator type without an epilogue. ``factors``: chooses how
+    elements are packed and multiplied; None: `factors_of`.
+    """
     transposed = gemm.n < gemm.m and gemm.n <= 4 and gemm.a.row == 1 and gemm.a.column != 1
     if transposed:
         gemm = gemm.transposed
@@ -204,12 +223,15 @@ def plan_tiles(
 
 
 def power_of_two(number: int) -> int:
-    """Return the least power of two that is not below a number."""
+    """Return the least power of two that is at least ``number``."""
     return 1 << (number - 1).bit_length()
 
 
 def lines_at(distance: int) -> int:
-    """Return how many lines, a number of bytes apart, half of a first-level cache holds."""
+    """Return how many cache lines, ``distance`` bytes apart, fit in half of a first-level cache.
+
+    Lines that are a multiple of a large power of two apart share few sets.
+    """
     return WAYS // 2 * (SETS // math.gcd(distance // LINE, SETS))
 
 
@@ -231,7 +253,7 @@ class _Planner:
         self.panel = self.lanes * self.vectors
 
     def tile(self) -> tuple[int, int]:
-        """Return the rows and vectors of a register tile."""
+        """Choose the size of a register tile: return (rows, vectors of each row)."""
         gemm, parts = self.gemm, 2 if self.gemm.kind.is_complex else 1
         free = registers(self.target) // parts
         across = -(-gemm.n // self.lanes)
@@ -277,10 +299,10 @@ class _Planner:
         return self.made(depth, height, width, group, pack_a, pack_b)
 
     def packs_slabs(self, pack_a: bool, pack_b: str) -> bool:
-        """Return whether A and B are packed slab by slab along k.
+        """Return whether A and B are packed slab by slab, a slab being a range of steps along k.
 
-        Rows of an A with contiguous columns are pieces of a line in each step: tasks that packed them for all
-        steps would fetch every line of A again, from memory.
+        If columns of A are contiguous, a task's rows are a part of a cache line at each step. Tasks that
+        packed them for all steps would each fetch all lines of A from memory.
         """
         gemm, factors = self.gemm, self.factors
         by_columns = pack_a and gemm.a.row == 1 and gemm.a.column != 1 and gemm.m > self.rows
@@ -289,7 +311,11 @@ class _Planner:
         return by_columns and is_plain and gemm.batches == 1 and (pack_b in ("group", "block") or large)
 
     def slabs(self, steps: int, widest: int) -> TilePlan:
-        """Plan slabs of all columns; tasks pack rows that fill both register tiles and vectors."""
+        """Return the plan in which B is packed slab by slab along k, and each task packs its rows of A.
+
+        ``steps`` is the number of steps along k, ``widest`` the number of columns rounded up to whole panels.
+        Tasks have a multiple of the rows of both a register tile and a vector.
+        """
         gemm, unit = self.gemm, self.factors.unit_bytes
         depth = PANEL_BYTES // (self.panel * unit)
         depth = min(steps, -(-steps // (-(-steps // depth) * 16)) * 16)
@@ -305,7 +331,10 @@ class _Planner:
         return self.made(depth, height, width, group, True, "group", slab)
 
     def panel_depth(self, steps: int) -> int:
-        """Return the steps of a part of a panel that stays in the first-level cache."""
+        """Return the steps of a K-block whose part of a panel of B stays in the first-level cache.
+
+        ``steps`` is the number of all steps along k, and the result if dividing them does not pay.
+        """
         if self.target.reproducible:
             return self.common_depth(steps)
         depth = max(16, PANEL_BYTES // (self.panel * self.factors.unit_bytes))
@@ -315,11 +344,11 @@ class _Planner:
         return min(steps, -(-depth // 8) * 8)
 
     def common_depth(self, steps: int) -> int:
-        """Return the steps of a block on all processors."""
+        """Return the steps of a K-block on all processors, for reproducible results; ``steps``: all of k."""
         return steps if steps <= 2 * DEEP else DEEP
 
     def blocks(self, steps: int, pack_a: bool) -> TilePlan:
-        """Plan tasks of all rows, which pack their columns block by block."""
+        """Return the plan whose tasks compute all rows of some columns and pack these columns by K-blocks."""
         gemm = self.gemm
         widest = -(-gemm.n // self.panel) * self.panel
         height = -(-gemm.m // self.rows) * self.rows
@@ -327,11 +356,11 @@ class _Planner:
         return self.made(depth, height, self.block_width(widest), widest, pack_a, "block")
 
     def block_width(self, widest: int) -> int:
-        """Return the columns of a block."""
+        """Return the columns of a task that packs B by K-blocks; ``widest``: all columns, in whole panels."""
         return max(self.panel, min(BLOCK_COLUMNS, widest // TASKS) // self.panel * self.panel)
 
     def block_depth(self, steps: int, pack_a: bool) -> int:
-        """Return the steps of a block."""
+        """Return the steps of a K-block of a large B that all rows multiply at once; see `has_blocks`."""
         if self.target.reproducible:
             return self.common_depth(steps)
         width = self.block_width(-(-self.columns // self.panel) * self.panel)
@@ -356,7 +385,11 @@ class _Planner:
         return TilePlan(*product, *tile, depth, height, width, group, slab, pack_a, pack_b, in_place)
 
     def height(self, depth: int, group: int, pack_a: bool) -> int:
-        """Return the rows of a task."""
+        """Return the rows of a task, a multiple of a register tile's.
+
+        ``depth``: steps of a K-block; ``group``: columns of B packed at a time; ``pack_a``: the task packs
+        its rows.
+        """
         gemm = self.gemm
         few = self.few_rows_of_large_b and group >= TASKS * self.panel
         most = self.many_rows if few else MOST_ROWS
@@ -370,14 +403,17 @@ class _Planner:
 
     @property
     def many_rows(self) -> int:
-        """Return the number of rows from which packing a large B pays: more if its panels leave the cache."""
+        """Return the number of rows of C from which packing a large B pays.
+
+        It is twice as large if even the smallest group of packed panels exceeds the cache.
+        """
         steps = -(-self.gemm.k // self.factors.group)
         least = FEWEST_PANELS * self.panel * steps * self.factors.unit_bytes
         return 2 * MANY_ROWS if least > GROUP_BYTES else MANY_ROWS
 
     @property
     def few_rows_of_large_b(self) -> bool:
-        """Return whether there are few rows and B exceeds the cache, so that tasks divide columns only.
+        """Return whether C has few rows and B exceeds the cache, so that tasks divide the columns only.
 
         Tasks that divide the rows would each read all of B.
         """
@@ -386,7 +422,7 @@ class _Planner:
         return large and gemm.batches == 1 and gemm.m <= self.many_rows
 
     def width(self, group: int, height: int) -> int:
-        """Return the columns of a task."""
+        """Return the columns of a task of ``height`` rows: all columns of a group unless tasks are few."""
         tasks = self.gemm.batches * -(-self.gemm.m // height)
         if tasks >= TASKS // 2:
             return group
@@ -407,16 +443,16 @@ class _Planner:
 
     @property
     def columns(self) -> int:
-        """Return the columns of all products with a common A, such as those with the panels of a matrix."""
+        """Return the number of columns of B that one A multiplies: those of all batches if they share A."""
         return self.gemm.n * (1 if any(self.gemm.a.batch) else self.gemm.batches)
 
     @property
     def has_blocks(self) -> bool:
-        """Return whether k is divided into blocks of a large B, each of which all rows multiply at once.
+        """Return whether k is divided into K-blocks of a large B, each multiplied by all rows of A at once.
 
-        Panels that a caller keeps have these blocks too: the order of additions depends on no packing.
-        Factors that are multiplied in groups are packed before all tasks: in whole models, blocks of bf16
-        cost 4 % more.
+        This holds if the caller keeps B packed, too, so that the order of additions does not depend on it.
+        Not for narrow elements that are multiplied in groups: these are packed before all tasks, since
+        K-blocks cost 4 % more for bf16 in whole models.
         """
         gemm, factors, columns = self.gemm, self.factors, self.columns
         is_large = gemm.k * columns * storage_bytes(gemm.kind) >= SECOND_LEVEL

@@ -28,12 +28,13 @@ def emit_gemm(
     bind: Callable[[Sequence[Value]], Epilogue],
     arrays: EpilogueArrays | None = None,
 ) -> LoopKernel:
-    """Emit the kernel (A, B or panels, group number, extra pointers ..., begin, end) over a group's tasks.
+    """Emit the kernel of a matrix product in register tiles, over the tasks of one group of columns.
 
-    ``bind`` is called with the extra pointers and returns the epilogue of a vector of sums. A long epilogue,
-    whose ``arrays`` are stated, is a function of its own, which loops over the vectors of a tile. If the
-    result holds the sums between blocks, it is the first extra pointer; if the workspace does, that precedes
-    them.
+    Its parameters are (A, B or packed panels, number, ``extra`` pointers ..., begin, end);
+    `columns_and_steps` explains the number. ``bind`` takes the extra pointers and returns the epilogue of a
+    vector of sums. A fused epilogue, with ``arrays``, becomes a function of its own, which loops over the
+    vectors of a tile. If the result holds the sums between K-blocks, it is the first extra pointer; if the
+    workspace does, its address precedes the others.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     a, b, number, *pointers, begin, end = f.parameters
@@ -51,7 +52,7 @@ def emit_gemm(
 
 
 class TileProduct:
-    """Emits the tasks of a product; see `emit_gemm`."""
+    """Emits the tasks of a matrix product: packing, K-blocks, register tiles and their epilogues."""
 
     def __init__(
         self,
@@ -83,9 +84,10 @@ class TileProduct:
         self.epilogue = TileEpilogue(f, plan, bind, pointers, arrays)
 
     def tasks(self, a: Value, b: Value, number: Value, begin: Value, end: Value) -> None:
-        """Emit a range of tasks of a group of columns, or of a slab of them.
+        """Emit the loop over the tasks [begin, end) of the columns and steps that ``number`` selects.
 
-        ``b``: the matrices B, or their packed panels.
+        ``a`` is the address of A, ``b`` that of B or of its packed panels. See `columns_and_steps` for
+        ``number``.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         of_batch = plan.row_tasks * plan.column_tasks
@@ -108,7 +110,7 @@ class TileProduct:
             self.task(batch, row, (origin, column, column_end), a_base, b_base)
 
     def b_matrix(self, b: Value, batch: Value) -> Value:
-        """Return the address of the matrix B, or of the group's packed panels."""
+        """Emit the address of B in one batch, or of its packed panels; first packs them if each task does."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b == "group":
             size = plan.panels * plan.panel_bytes
@@ -131,9 +133,10 @@ class TileProduct:
         b_base: Value,
         steps: Value | None = None,
     ) -> None:
-        """Emit all blocks along k of the rows of a task, of the columns (first of the group, first, end).
+        """Emit one task: all its K-blocks, for rows from ``row`` on and the given columns.
 
-        ``steps``: their number, of a product that is not packed or divided along k; None: all.
+        ``columns``: (first column of the packed panels, first column of the task, end column). ``steps``:
+        number of steps at run time, for a product that is neither packed nor divided along k; None: all.
         """
         f, plan = self.f, self.plan
         self.batch = batch
@@ -149,7 +152,7 @@ class TileProduct:
             self.block(loop.index, f.intrinsic("smin", steps_left, f.constant(I64, plan.depth)))
 
     def block(self, step: Value, count: Value) -> None:
-        """Emit one block along k of all tiles of a task."""
+        """Emit one K-block of a task, ``count`` steps from ``step``: the packing, then all register tiles."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         self.step, self.count = step, count
         self.panel_base = self.b_base
@@ -181,10 +184,10 @@ class TileProduct:
 
     @property
     def tail(self) -> list[int]:
-        """Return the heights of the tiles after the last full one.
+        """Return the heights of the register tiles after the last full one; empty if all tiles are full.
 
-        A remainder of few rows shares the rows of a full tile: its own sums would be too few to hide the
-        latency of additions.
+        A small remainder is divided evenly with the last full tile, as too few accumulators would not hide
+        the latency of additions.
         """
         plan, m = self.plan, self.plan.gemm.m
         remainder = m % plan.rows
@@ -194,7 +197,10 @@ class TileProduct:
         return [remainder] if remainder else []
 
     def columns(self, body: Callable[[Value, int, bool], None]) -> None:
-        """Run the body for each panel of a task: (column, vectors, true for a partial last panel)."""
+        """Emit a loop over the panels of a task, with ``body(first column, vectors, masked)`` for each.
+
+        ``masked`` is true if the last vector extends beyond the columns of C.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         remainder = gemm.n % plan.panel
         full_end = f.constant(I64, gemm.n - remainder)
@@ -207,7 +213,7 @@ class TileProduct:
                 body(full_end, -(-remainder // plan.lanes), remainder % plan.lanes != 0)
 
     def lines(self, end: Value, column: Value, vectors: int, masked: bool) -> None:
-        """Emit the tiles of a panel."""
+        """Emit the full register tiles of one panel, up to the row ``end``."""
         f, row, rows = self.f, self.row, self.plan.rows
         if self.plan.first_tile_packs:
             self.tile(row, rows, column, vectors, masked, packs=True)
@@ -220,9 +226,9 @@ class TileProduct:
     def tile(
         self, row: Value, height: int, column: Value, vectors: int, masked: bool, *, packs: bool = False
     ) -> None:
-        """Emit one block along k of a tile, with the epilogue after the last block.
+        """Emit one register tile over the current K-block, and after the last K-block its epilogue.
 
-        With ``packs``, the tile packs its panel of B as it multiplies.
+        ``vectors`` and ``masked`` are those of `columns`. ``packs``: it also packs its panel of B.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         e = Elements(f, plan.lanes, {})
@@ -260,7 +266,7 @@ class TileProduct:
             f.start(after)
 
     def place(self, row: Value, column: Value) -> Value:
-        """Return the address at which a vector of sums is stored between blocks."""
+        """Emit the address where the vector of sums at (row, column) is kept between K-blocks."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.sums_are_matrix:
             offset = (row - self.row) * plan.width + (column - self.column)
@@ -269,7 +275,11 @@ class TileProduct:
         return f.offset(self.sums, (line * gemm.n + column) * self.unit)
 
     def first_sums(self, column: Value, vectors: int) -> list[Element]:
-        """Return the initial sums of a panel's block: zeros, or in the first block the heads of the panel."""
+        """Emit the initial accumulators of a row of a register tile: ``vectors`` vectors at ``column``.
+
+        They are zeros, or in the first K-block the head of the packed panel if it has one (see
+        `Factors.headed`).
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.factors.headed:
             return [constant(f, gemm.kind, 0, plan.lanes)] * vectors
@@ -282,7 +292,10 @@ class TileProduct:
         return [self.step.compare("eq", 0).select(each, f.constant(wide, 0)) for each in heads]
 
     def kept(self, place: Value, again: Value, mask: Value | None) -> Element:
-        """Return the sums of the earlier blocks along k; zeros in the first one."""
+        """Emit the load of a vector of sums over the earlier K-blocks, zeros in the first K-block.
+
+        ``again``: not in the first K-block; ``mask``: the lanes inside C, None for all.
+        """
         f, plan, kind = self.f, self.plan, self.plan.gemm.kind
         stored = storage_type(kind)
         on = again if mask is None or not plan.sums_are_matrix else again & mask
@@ -292,7 +305,10 @@ class TileProduct:
         return from_storage(first, kind)
 
     def keep(self, sums: Sequence[Element], places: Sequence[Value], masks: Sequence[Value | None]) -> None:
-        """Store sums, from which the next block along k continues."""
+        """Emit the stores of a register tile's sums, to which the next K-block adds.
+
+        ``masks``: for each vector of a row, the lanes inside C; None for all.
+        """
         for number, (value, address) in enumerate(zip(sums, places, strict=True)):
             mask = masks[number % len(masks)]
             if mask is not None and self.plan.sums_are_matrix:
@@ -311,9 +327,9 @@ class TileProduct:
         *,
         packs: bool,
     ) -> list[Element]:
-        """Return the sums of a tile over the steps of a block.
+        """Emit the K loop of a register tile over the current K-block; return its sums, row by row.
 
-        With ``packs``, packs the tile's panel of B as it multiplies.
+        ``start`` has the initial accumulators. ``packs``: the loop also packs the tile's panel of B.
         """
         f, plan, vectors = self.f, self.plan, len(masks)
         e = Elements(f, plan.lanes, {})
@@ -370,7 +386,10 @@ class TileProduct:
         return unflatten(part.values, start)
 
     def a_rows(self, row: Value, height: int) -> tuple[list[Value], int]:
-        """Return (addresses of rows of A at the first step, bytes per step)."""
+        """Emit the addresses of a tile's rows of A in the K-block; return (addresses, bytes per step).
+
+        ``row`` is the first of ``height`` rows.
+        """
         f, gemm = self.f, self.plan.gemm
         if self.rows is not None:
             first, distance, step = row - self.row, self.rows.row, self.rows.step
@@ -383,7 +402,7 @@ class TileProduct:
         return [f.offset(start, r * distance) for r in range(height)], step
 
     def b_panel(self, column: Value) -> tuple[Value, int]:
-        """Return (address of a panel at the first step, bytes per step)."""
+        """Emit the address of a panel of B at the K-block's first step; return (address, bytes per step)."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b:
             number = (column - self.first).unsigned_divide(plan.panel)
@@ -394,7 +413,10 @@ class TileProduct:
         return f.offset(self.panel_base, offset + self.step * step), step
 
     def b_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
-        """Load a vector of a row of B."""
+        """Emit the load of vector number ``vector`` of a tile's columns of B at one step along k.
+
+        ``line`` is the address of the step, in the packed panel or in B.
+        """
         if self.plan.pack_b:
             lanes, unit = self.plan.lanes, self.plan.factors.unit_bytes
             return self.plan.factors.load(self.f, self.f.offset(line, vector * lanes * unit), lanes)
@@ -403,7 +425,10 @@ class TileProduct:
     def packed_vectors(
         self, step: Value, column: Value, masks: Sequence[Value | None], line: Value
     ) -> list[Element]:
-        """Load vectors of a row of B, and store them at the place of their step in the panel."""
+        """Emit the loads of a tile's vectors of B at one step, and their stores into the packed panel.
+
+        ``line`` is the address of the step in the panel.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         source = f.offset(self.b_base, (step * gemm.b.row + column) * storage_bytes(gemm.b_type))
         vectors = [self.unpacked_vector(source, v, mask) for v, mask in enumerate(masks)]
@@ -412,7 +437,7 @@ class TileProduct:
         return vectors
 
     def unpacked_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
-        """Load a vector of a row of B from the array."""
+        """Emit the load of vector number ``vector`` of a row of B at ``line``, in the accumulator type."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.b_type)
         pointer = f.offset(line, vector * plan.lanes * size)

@@ -51,19 +51,20 @@ MOST_FETCHED: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class InnerProduct:
-    """The plan of a product of rows and columns.
+    """A plan of a product with few columns: each element is an inner product, with lanes along k.
 
     Attributes:
-        gemm: the product, with the smaller side as columns.
-        transposed: compute the transpose of the product.
-        paired: each row has a column of its own: rows are batches.
-        laid: pack the columns contiguously first, in the type of the sums.
-        lanes: products per vector.
-        rows, columns, vectors: size of a tile, and vectors of accumulators for each of its results.
-        parts: partial sums per result.
-        order: how the rows of a tile are read: ``"together"``; where memory limits the product ``"in turn"``,
-            or ``"apart"``: each tile has a row of every part of A, and the next tile the rows after these, so
-            that several streams are read in the order of memory.
+        gemm: the product, transposed if necessary so that it has no more columns than rows.
+        transposed: ``gemm`` is the transpose of the dot's product.
+        paired: row i is multiplied by column i only; the rows are the dot's batches.
+        laid: each column of B is first packed contiguously, in the accumulator type.
+        lanes: elements along k in a vector.
+        rows, columns, vectors: size of a register tile of results, and vectors of accumulators for each
+            result.
+        parts: partial sums per result, over ranges of k.
+        order: how the rows of a tile are read: ``"together"``; or if memory limits the product ``"in turn"``,
+            one or a few rows after the other, or ``"apart"``: rows as far apart as there are tiles, and the
+            next tile has the rows after these, so that several streams are read in the order of memory.
     """
 
     gemm: Gemm
@@ -79,20 +80,19 @@ class InnerProduct:
 
     @property
     def blocks(self) -> int:
-        """Return the number of tiles along the rows."""
+        """Return the number of register tiles along the rows."""
         return -(-self.gemm.m // self.rows)
 
     @property
     def interleaved(self) -> bool:
-        """Return whether rows of all batches lie between two rows of one, so that batches come first."""
+        """Return whether rows of A of all batches alternate in memory; the tasks then do so, too."""
         return interleaves(self.gemm)
 
     @property
     def fetched(self) -> int:
-        """Return the bytes of A that a tile prefetches: its share of the following rows of all batches.
+        """Return the bytes of A that a tile prefetches, of the next rows of all batches; 0 for none.
 
-        Short rows of batches far apart are too little for the prefetching of processors. 0 if rows are
-        long.
+        Rows of all batches that alternate in memory are too short for the prefetching of processors.
         """
         if not (self.order == "in turn" and self.interleaved):
             return 0
@@ -101,29 +101,32 @@ class InnerProduct:
 
     @property
     def turn(self) -> int:
-        """Return the number of rows that are multiplied together: one in turn if they are not prefetched."""
+        """Return the number of rows of a tile that one loop over k multiplies.
+
+        It is all rows unless they are read in turn; then one row, or a few if the rows are prefetched.
+        """
         if self.order != "in turn":
             return self.rows
         return min(self.rows, TURN_SUMS // self.columns) if self.fetched else 1
 
     @property
     def step(self) -> int:
-        """Return the number of products of one row in an iteration."""
+        """Return the number of elements along k that an iteration of the K loop multiplies."""
         return self.lanes * self.vectors
 
     @property
     def part(self) -> int:
-        """Return the number of products of a partial sum."""
+        """Return the number of elements along k in a partial sum, a multiple of `step`."""
         return -(-self.gemm.k // (self.parts * self.step)) * self.step
 
     @property
     def column_type(self) -> ElementType:
-        """Return the type of the columns in memory."""
+        """Return the element type of the columns of B as they are multiplied: packed before, or in place."""
         return self.gemm.kind if self.laid else self.gemm.b_type
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """Return the dimensions of the partial sums."""
+        """Return the dimensions of the array of partial sums: (part, batch, column, row)."""
         return (self.parts, self.gemm.batches, self.gemm.n, self.blocks * self.rows)
 
     def __str__(self) -> str:
@@ -144,7 +147,7 @@ class InnerProduct:
         return "; ".join(words)
 
     def workspace(self) -> tuple[int, int]:
-        """Return the bytes of the packed columns, and of the partial sums."""
+        """Return (bytes of the packed columns of B, bytes of the partial sums); 0 where there are none."""
         g = self.gemm
         laid = g.batches * g.n * g.k * storage_bytes(self.column_type) if self.laid else 0
         parts = self.parts * g.batches * g.n * self.blocks * self.rows * storage_bytes(g.kind)
@@ -152,12 +155,12 @@ class InnerProduct:
 
 
 def interleaves(gemm: Gemm) -> bool:
-    """Return whether rows of A of all batches lie between two rows of one."""
+    """Return whether the rows of A of all batches alternate in memory."""
     return len(gemm.batch) == 1 and 0 < gemm.a.batch[0] < gemm.a.row
 
 
 def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
-    """Return the plan of a product as inner products; None if tiles of the result are faster."""
+    """Return the plan of a product as inner products along k; None if register tiles of C are faster."""
     paired = paired_rows(gemm)
     if paired is not None and gemm.k >= FEW:
         return _planned(paired, target, transposed=False, paired=True, laid=False)
@@ -176,9 +179,9 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
 
 
 def paired_rows(gemm: Gemm) -> Gemm | None:
-    """Return batches of one row and one column as rows of one product, or None for other products.
+    """Return a batch of inner products as one product whose row i is multiplied by column i only.
 
-    Each row then has its own column.
+    None unless each batch has one row and one column (m = n = 1), at regular distances.
     """
     if not gemm.m == gemm.n == 1 or gemm.batches == 1 or gemm.a.column != 1 or gemm.b.row != 1:
         return None
@@ -220,7 +223,10 @@ def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid
 
 
 def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
-    """Emit the kernel (B, columns, begin, end) that packs each column of B contiguously."""
+    """Emit the kernel (B, columns, begin, end) that packs the columns of B, each contiguously.
+
+    They are converted to the accumulator type. The kernel's loop runs over the columns of all batches.
+    """
     f = module.function(name, [PTR] * 2 + [I64] * 2)
     source, target, begin, end = f.parameters
     gemm, lanes = plan.gemm, plan.lanes
@@ -248,9 +254,10 @@ def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
 def emit_inner_product(
     module: Module, name: str, plan: InnerProduct, extra: int, bind: Callable[[Sequence[Value]], Epilogue]
 ) -> LoopKernel:
-    """Emit the kernel (A, B, extra pointers ..., begin, end) over tiles of results.
+    """Emit the kernel of inner products (A, B, ``extra`` pointers ..., begin, end) over tiles of results.
 
-    With sums split along k the parameters are (A, B, partial sums, begin, end).
+    ``bind`` takes the extra pointers and returns the epilogue. With partial sums over ranges of k, the only
+    extra pointer is that of the partial sums, and there is no epilogue.
     """
     f = module.function(name, [PTR] * (2 + extra) + [I64] * 2)
     a, b, *pointers, begin, end = f.parameters
@@ -271,7 +278,11 @@ def emit_inner_product(
 def emit_add_parts(
     module: Module, name: str, plan: InnerProduct, extra: int, bind: Callable[[Sequence[Value]], Epilogue]
 ) -> LoopKernel:
-    """Emit the kernel (partial sums, extra pointers ..., begin, end) that adds partial sums, over columns."""
+    """Emit the kernel (partial sums, ``extra`` pointers ..., begin, end) that completes the sums.
+
+    It adds the partial sums over ranges of k for each result, then applies the epilogue that ``bind`` returns
+    for the extra pointers. Its loop runs over the columns of all batches.
+    """
     f = module.function(name, [PTR] * (1 + extra) + [I64] * 2)
     source, *pointers, begin, end = f.parameters
     gemm = plan.gemm
@@ -293,9 +304,9 @@ def emit_add_parts(
 
 
 def across_lanes(values: Sequence[Element]) -> Element:
-    """Reduce each value across lanes, into one vector with the sums repeated; one value alone gives a scalar.
+    """Emit the sum over the lanes of each value; return a vector with the sum of value i in lane i.
 
-    The number of values is a power of two and at most that of lanes.
+    The number of values is a power of two and at most that of lanes; a single value gives a scalar.
     """
     current, lanes, segment = list(values), _lanes(values[0]), _lanes(values[0])
     while segment > 1:
@@ -333,7 +344,7 @@ _TileEpilogue: TypeAlias = Callable[[Index, Elements, _Place, Element], None]
 
 
 def _place(plan: InnerProduct, batch: Value, block: Value, column: Index) -> _Place:
-    """Return (batch, column, row) of the vector of results of a tile."""
+    """Return the index (batch, column, row) of a tile's vector of results, which has a lane for each row."""
     apart = plan.order == "apart"
     first = batch.function.constant(I64, 0) if apart else block * plan.rows
     rows = Variable(plan.rows if apart else plan.blocks * plan.rows, "m", first)
@@ -346,7 +357,7 @@ def _place(plan: InnerProduct, batch: Value, block: Value, column: Index) -> _Pl
 
 
 def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place, Element], None]:
-    """Return the epilogue of a vector of results along the rows."""
+    """Return a function that emits the epilogue for a vector of results, with a lane for each row."""
 
     def done(e: Elements, place: _Place, value: Element) -> None:
         batch, column, row = place
@@ -364,7 +375,7 @@ def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place
 
 
 class _Tiles:
-    """Emits the products of tiles."""
+    """Emits register tiles of inner products, with lanes along k."""
 
     def __init__(self, f: Function, plan: InnerProduct, a: Value, b: Value, epilogue: _TileEpilogue) -> None:
         self.f, self.plan, self.epilogue = f, plan, epilogue
@@ -373,7 +384,7 @@ class _Tiles:
         self.zero = constant(f, plan.gemm.kind, 0, plan.lanes)
 
     def emit(self, begin: Value, end: Value) -> None:
-        """Emit a range of tiles, over parts, batches and rows."""
+        """Emit the loop over the tasks [begin, end): tiles of rows, for each batch and each range of k."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         with f.loop(begin, end) as loop:
             remainder = loop.index
@@ -396,7 +407,7 @@ class _Tiles:
             self.tile(part, batch, block, low, high)
 
     def prefetch(self, batch: Value, block: Value) -> None:
-        """Prefetch a part of the following rows of all batches, in the order of memory."""
+        """Emit prefetches of the following block of rows of all batches: a share for each batch."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.a_type)
         following = f.intrinsic("smin", block + 1, f.constant(I64, plan.blocks - 1))
@@ -406,7 +417,7 @@ class _Tiles:
             prefetch(f.offset(first, line))
 
     def tile(self, part: Value, batch: Value, block: Value, low: Value, high: Value) -> None:
-        """Emit the products of a tile's rows with all columns."""
+        """Emit the inner products of all columns with the rows of tile ``block``, over [low, high) of k."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         a = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
         last = f.constant(I64, gemm.m - 1)
@@ -425,7 +436,10 @@ class _Tiles:
                 self.done(part, batch, block, first + s, across_lanes(one))
 
     def columns(self, batch: Value, numbers: Sequence[Value], first: int, count: int) -> list[Value]:
-        """Return the addresses of the columns of B; of each row's own column if they are paired."""
+        """Return the addresses of ``count`` columns of B from ``first`` on.
+
+        If rows are paired with columns, these are the columns of the rows ``numbers``.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(plan.column_type)
         if plan.paired:
@@ -440,7 +454,10 @@ class _Tiles:
     def products(
         self, rows: Sequence[Value], columns: Sequence[Value], low: Value, high: Value
     ) -> list[Element]:
-        """Return a vector of sums for every result of the tile."""
+        """Emit the K loop over [low, high) for some rows and columns; return the vector sums of all results.
+
+        Results are ordered by row, then column; lanes are along k. Paired rows have one column each.
+        """
         f, plan = self.f, self.plan
         count = len(rows) * (1 if plan.paired else len(columns))
         start: list[Element] = [self.zero] * (count * plan.vectors)
@@ -474,7 +491,10 @@ class _Tiles:
         sums: Sequence[Element],
         mask: Value | None = None,
     ) -> list[Element]:
-        """Add one vector of products of every row and column to the sums."""
+        """Emit the multiply-add of a vector along k of every row and column; return the new ``sums``.
+
+        ``at`` is the first index along k, ``mask`` selects the lanes inside k (None: all).
+        """
         plan, gemm = self.plan, self.plan.gemm
         depth = Variable(gemm.k, "k", at)
         depth.is_lane = True
@@ -488,13 +508,13 @@ class _Tiles:
             return results
 
     def factor(self, base: Value, place: Variable, kind: ElementType, mask: Value | None) -> Element:
-        """Load a vector of factors, with zeros where the mask is off."""
+        """Emit the load of a vector along k in the accumulator type, with zeros where the mask is off."""
         loaded = load_at(self.e, base, Index.of(place), kind)
         value = converted(loaded, kind, self.plan.gemm.kind)
         return value if mask is None else self.e.choose(mask, value, self.zero)
 
     def done(self, part: Value, batch: Value, block: Value, column: int, value: Element) -> None:
-        """Store a vector of sums, one per row, by the epilogue."""
+        """Emit the epilogue of a vector of sums of one column, with a lane for each row of the tile."""
         plan = self.plan
         e = Elements(self.f, plan.rows if plan.rows > 1 else 0, {})
         number = Index.of(Variable(plan.parts, "p", part)) if plan.parts > 1 else Index(0)

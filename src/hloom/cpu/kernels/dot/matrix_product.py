@@ -59,7 +59,7 @@ DEEP_TILE: Final = 64
 
 @KERNELS.register("dot", fuses=True, workspace=lambda i, target: _workspace(i, target))
 def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a dot, or a fusion around one."""
+    """Emit the code of a dot, or of a fusion around one: kernel calls, or loops over result elements."""
     i = plan.instruction
     dot, roots = plan.hero, plan.parts.roots
     gemm, product = product_of(dot, inside=i is not dot), plan_of(i, program.module.target)
@@ -109,7 +109,7 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def packed_before(plan: TilePlan) -> TilePlan:
-    """Return the plan of the same product, with the same order of additions, for a packed B."""
+    """Return the plan of the same product, with the same order of additions, for a B packed before."""
     group = -(-plan.gemm.n // plan.panel) * plan.panel
     return replace(plan, pack_b="group", group=group, slab=plan.steps, is_kept=True)
 
@@ -117,7 +117,10 @@ def packed_before(plan: TilePlan) -> TilePlan:
 def _kept_panels(
     program: ProgramEmitter, i: HloInstruction, plan: TilePlan, operand: HloInstruction
 ) -> Value | None:
-    """Return the address of the panels of B, null if the caller keeps none; None if B is no such argument."""
+    """Emit the address of B's packed panels that the caller keeps between calls, null if it keeps none.
+
+    Return None, and emit nothing, if B is no argument of the program that can be kept packed.
+    """
     arguments, gemm = program.packed_arguments, plan.gemm
     if arguments is None or plan.transposed or not plan.pack_b or plan.slabs > 1 or gemm.batches > 1:
         return None
@@ -144,24 +147,27 @@ def _kept_panels(
 
 
 def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
-    """Return the plan of the same product with pairs of factors."""
+    """Return the plan of the same product that uses the bf16 dot-product instruction."""
     gemm = plan.gemm.transposed if plan.transposed else plan.gemm
     return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
 
 
 def _found_bytes(i: HloInstruction) -> int:
-    """Return the bytes for the result of the test of the operands' magnitudes."""
+    """Return the bytes of workspace for the run-time test of the operands' magnitudes; see `_fits_pairs`."""
     return -(-(1 + sum(pieces(o.shape.element_count) for o in _sources(i))) // 32) * 64
 
 
 def _sources(i: HloInstruction) -> list[HloInstruction]:
-    """Return the arrays that hold the operands of a dot, or of a fusion around one."""
+    """Return the arrays, outside of a fusion, that hold the two operands of its dot."""
     dot = KERNELS.hero(i)
     return [_outside(i, dot, o) for o in dot.operands]
 
 
 def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Value:
-    """Test the magnitudes of the operands at run time; see `hloom.cpu.kernels.dot.gemm_pairs`."""
+    """Emit the run-time test whether the bf16 dot-product instruction is exact; return the condition.
+
+    It compares magnitudes of the operands; see `hloom.cpu.kernels.dot.gemm_pairs`. ``space``: its workspace.
+    """
     f, module = program.function, program.module
     found = f.offset(space, 2)
     sources = _sources(i)
@@ -200,12 +206,12 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Epilogue:
-    """The epilogue of a product.
+    """How the sums of a product become results: stores, or the operations of a fusion and stores.
 
     Attributes:
-        count, pointers: number and addresses of the arrays that it takes.
-        bind: returns the epilogue's code for given addresses.
-        arrays: of a long epilogue, which runs in a loop; None for others.
+        count, pointers: number and addresses of the arrays that the epilogue reads and writes.
+        bind: takes these addresses, as a kernel's parameters; returns the function that emits the epilogue.
+        arrays: of a fused epilogue, which is emitted as a function of its own; None for stores alone.
     """
 
     count: int
@@ -217,7 +223,7 @@ class _Epilogue:
 def _inner(
     program: ProgramEmitter, i: HloInstruction, plan: InnerProduct, a: Value, b: Value, epilogue: _Epilogue
 ) -> None:
-    """Emit a product as inner products of rows and columns."""
+    """Emit the kernel calls of a product as inner products along k: packing, products, final sums."""
     module, space = program.module, program.workspace(i)
     if plan.laid:
         kernel = program.shared(lambda name: emit_lay_out(module, name, plan))
@@ -239,7 +245,10 @@ def _inner(
 def _stream(
     program: ProgramEmitter, kernel_plan: KernelPlan, plan: RowStream, a: Value, b: Value, epilogue: _Epilogue
 ) -> None:
-    """Emit a product as sums of rows."""
+    """Emit the kernel calls of a product with few rows, for which B is read once, row by row.
+
+    The first kernel computes partial sums over ranges of k; the second adds them and applies the epilogue.
+    """
     i = kernel_plan.instruction
     module, sums = program.module, program.workspace(i)
     scaled, pointers = None, [a, b, sums]
@@ -267,9 +276,9 @@ def _tiles(
     *,
     packs: bool = True,
 ) -> None:
-    """Emit a product as tiles of the result, one group of columns after the other.
+    """Emit the kernel calls of a product in register tiles, one group of columns of B after the other.
 
-    ``packs``: false if B is packed already.
+    ``space`` is the address of the workspace; ``packs`` is false if B is packed already.
     """
     module, f = program.module, program.function
     packs = packs and plan.pack_b == "group"
@@ -297,7 +306,7 @@ def _tiles(
 
 
 def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return the epilogue that stores the sums as the dot's result."""
+    """Return a function of the kernel's pointers that returns the epilogue: stores into the dot's result."""
     dimensions = (gemm.batches, gemm.m, gemm.n)
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
@@ -312,7 +321,10 @@ def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilo
 
 
 def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return the epilogue that stores the sums as the dot's result at given strides."""
+    """Return a function of the kernel's pointers that returns the epilogue: stores with strides.
+
+    ``placed`` has the strides of the dot's elements in the result of the fusion.
+    """
     kind = dot.shape.element_type
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
@@ -327,7 +339,10 @@ def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequen
 
 
 def has_kernel(i: HloInstruction) -> bool:
-    """Return true if a fusion of a dot with views has a kernel that loads and stores contiguous rows."""
+    """Return whether a fusion of a dot with slices, reshapes and transposes has a matrix product kernel.
+
+    The kernel must load and store contiguous rows; otherwise the fusion would be slower than its parts.
+    """
     dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=True)
     if gemm is not None and (gemm.is_packed or gemm.is_scaled) and not _streams_narrow(dot, gemm):
@@ -347,18 +362,24 @@ def has_kernel(i: HloInstruction) -> bool:
 
 
 def prefetches(dot: HloInstruction) -> bool:
-    """Return whether a dot is a product in tiles that take longer than reads of its epilogue from memory."""
+    """Return whether an instruction is a dot whose register tiles take long enough to hide memory latency.
+
+    Arrays that its epilogue reads can then be prefetched.
+    """
     product = product_of(dot) if dot.opcode == "dot" else None
     return product is not None and product.in_order and min(product.m, product.n, product.k) >= DEEP_TILE
 
 
 def _streams_narrow(dot: HloInstruction, gemm: Gemm) -> bool:
-    """Return whether a product with a packed or scaled factor has a plan; scaled factors are matrices."""
+    """Return whether a product with a 4-bit or scaled operand has a plan, which streams the rows of B.
+
+    Both operands must be matrices if one is scaled.
+    """
     return streams_narrow(gemm) and not (gemm.is_scaled and any(o.shape.rank != 2 for o in dot.operands))
 
 
 def _converts_halfway(dot: HloInstruction, gemm: Gemm) -> bool:
-    """Return whether a factor is converted to a type still narrower than that of the sums."""
+    """Return whether the fusion converts an operand to a type that is narrower than the accumulator type."""
     types = zip((o.shape.element_type for o in dot.operands), (gemm.a_type, gemm.b_type), strict=True)
     return any(wide is not narrow and wide is not gemm.kind for wide, narrow in types)
 
@@ -369,7 +390,13 @@ def _follows(i: HloInstruction, dot: HloInstruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _FusedEpilogue:
-    """The epilogue that computes the results of a fusion from the sums as elements of the dot."""
+    """The epilogue of a fusion: it computes the fusion's results from the elements of the dot.
+
+    Attributes:
+        gemm, dot: the product and its instruction.
+        inputs: the arrays that the fusion reads.
+        roots: the instructions of the fusion that are its results.
+    """
 
     gemm: Gemm
     dot: HloInstruction
@@ -377,7 +404,10 @@ class _FusedEpilogue:
     roots: Sequence[HloInstruction]
 
     def bind(self, pointers: Sequence[Value], *, streams: bool = False) -> Epilogue:
-        """Return the epilogue for some addresses; ``streams``: it stores past the caches."""
+        """Return the epilogue for the addresses of the inputs, then of the results.
+
+        ``streams``: it uses non-temporal stores.
+        """
         gemm, dot = self.gemm, self.dot
         views = {i: View.of(p, i.shape) for i, p in zip(self.inputs, pointers, strict=False)}
         targets = [replace(target, streams=streams) for target in self._targets(pointers)]
@@ -395,7 +425,7 @@ class _FusedEpilogue:
         return list(map(View.of, pointers[len(self.inputs) :], result_shapes(self.roots)))
 
     def arrays(self, plan: KernelPlan, target: Target) -> EpilogueArrays:
-        """Return the arrays that the epilogue reads and writes."""
+        """Return the arrays that the epilogue reads, and whether and how it uses non-temporal stores."""
         if not self.gemm.in_order:
             return EpilogueArrays()
         dimensions = self.dot.shape.dimensions
@@ -405,7 +435,7 @@ class _FusedEpilogue:
         return EpilogueArrays(read, self._streamed if streams else None)
 
     def _streams(self, inputs: Sequence[Shape], plan: KernelPlan, target: Target) -> bool:
-        """Return whether results of whole lines are large enough to be stored past the caches."""
+        """Return whether the results are whole cache lines, and large enough for non-temporal stores."""
         shapes, gemm = result_shapes(self.roots), self.gemm
         lanes = target.vector_bytes // storage_bytes(gemm.kind)
         rows = all(gemm.n * storage_bytes(s.element_type) % STREAMED_LINE == 0 for s in shapes)
@@ -413,7 +443,7 @@ class _FusedEpilogue:
         return rows and moves and stores_lines(target, shapes, lanes)
 
     def _streamed(self, pointers: Sequence[Value]) -> tuple[Value, Epilogue]:
-        """Return whether addresses allow stores past the caches, and the epilogue with such stores."""
+        """Emit the test if addresses allow non-temporal stores; return (condition, epilogue with them)."""
         read = [View.of(p, i.shape) for i, p in zip(self.inputs, pointers, strict=False) if i.shape.rank]
         allowed = may_stream(Function.of(pointers[0]), read, self._targets(pointers))
         return allowed, self.bind(pointers, streams=True)
@@ -422,7 +452,7 @@ class _FusedEpilogue:
 def dot_indices(
     e: Elements, dot: HloInstruction, gemm: Gemm, batch: Index, row: Index, column: Index
 ) -> Indices:
-    """Return the index in the dot's result of an element of the matrix product."""
+    """Emit the index in the dot's result of the element (batch, row, column) of the matrix product."""
     sizes = dot.shape.dimensions
     places = [Index(0)] * len(sizes)
     for index, group in zip((batch, row, column), gemm.dimensions, strict=True):
@@ -433,7 +463,11 @@ def dot_indices(
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """Return the array outside of a fusion that is the operand ``operand`` of ``member`` inside of it."""
+    """Return the operand of the fusion ``i`` that holds the elements of ``operand`` of its member ``member``.
+
+    ``operand`` is computed from it by views, converts and scaling. If ``i`` is ``member`` itself, a dot
+    outside of fusions, return ``operand``.
+    """
     if i is member:
         return operand
     while (source := factor_operand(operand)) is not None:

@@ -79,17 +79,17 @@ SUMS_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RowStream:
-    """Describe the plan of a product whose rows are sums of rows of B.
+    """A plan of a product with few rows: multiples of the rows of B are added up, and B is read in order.
 
     Attributes:
         gemm: the product.
-        transposed: compute the transpose of the product.
-        lanes: columns of a tile.
+        transposed: ``gemm`` is the transpose of the dot's product.
+        lanes: columns of a register tile.
         whole: lanes of a vector register.
-        part: rows of B in a partial sum.
-        span: rows of B among which those that are multiplied together are chosen.
+        part: rows of B (indices of k) in a partial sum.
+        span: rows of B among which those that are multiplied together are spread.
         width: columns of a task.
-        words: how integers are multiplied, two rows at a time; None for one row at a time.
+        words: how integers are multiplied, two rows of B at a time; None for one row at a time.
     """
 
     gemm: Gemm
@@ -103,22 +103,22 @@ class RowStream:
 
     @property
     def group(self) -> int:
-        """Return the rows of B that one instruction multiplies."""
+        """Return the number of rows of B that one instruction multiplies: 1, or 2 for pairs of integers."""
         return 1 if self.words is None else self.words.group
 
     @property
     def vectors(self) -> int:
-        """Return the vectors of sums of a row of a tile."""
+        """Return the number of accumulator vectors for each row of a register tile."""
         return self.gemm.b.per_byte if self.words is None else self.lanes // self.whole
 
     @property
     def parts(self) -> int:
-        """Return the number of partial sums."""
+        """Return the number of partial sums of each result, over ranges of k."""
         return -(-self.gemm.k // self.part)
 
     @property
     def columns(self) -> int:
-        """Return the columns of a row of B, of all batches."""
+        """Return the columns of B of all batches, which are neighbours in a row."""
         return self.gemm.batches * self.gemm.n
 
     @property
@@ -131,12 +131,12 @@ class RowStream:
         return self.bytes_of(self.gemm.b.row)
 
     def bytes_of(self, columns: int) -> int:
-        """Return the bytes of some columns of a row of B."""
+        """Return the bytes of ``columns`` neighbouring elements in a row of B."""
         return columns * storage_bytes(self.gemm.b_type) // self.gemm.b.per_byte
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """Return the dimensions of the partial sums; their rows are in different sets of the cache."""
+        """Return the dimensions of the array of partial sums: (part of k, row of C, column with padding)."""
         columns = -(-self.columns // self.lanes) * self.lanes
         return (self.parts, self.gemm.m, columns + LINE // 4)
 
@@ -151,13 +151,13 @@ class RowStream:
         return "; ".join(words)
 
     def workspace(self) -> int:
-        """Return the bytes of the partial sums."""
+        """Return the bytes of the kernel's workspace, the partial sums."""
         parts, rows, columns = self.sums
         return parts * rows * columns * storage_bytes(self.gemm.kind)
 
 
 def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target) -> RowStream | None:
-    """Return the plan of a product with few rows, or columns, as sums of rows; None if others are faster.
+    """Return the plan that reads a product's B row by row, for few rows (or columns) of C; None for others.
 
     ``factors``: the arrays that hold A and B. Packed and scaled ones satisfy `streams_narrow`.
     """
@@ -179,14 +179,14 @@ def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target)
 
 
 def _has_joined_batches(gemm: Gemm) -> bool:
-    """Return whether the columns of all batches are one row of B, in blocks of whole lines of columns."""
+    """Return whether the columns of all batches lie in one row of B, a multiple of `LINE` columns each."""
     if gemm.batches == 1:
         return True
     return gemm.b.batch == (gemm.n,) and gemm.b.row >= gemm.batches * gemm.n and gemm.n % LINE == 0
 
 
 def streams_narrow(gemm: Gemm) -> bool:
-    """Return whether a product with a packed or scaled factor has a plan: few rows, or columns."""
+    """Return whether a product with a 4-bit or scaled operand has a plan: C has few rows, or few columns."""
     few = gemm.transposed if gemm.n < gemm.m else gemm
     per_byte, group = few.b.per_byte, few.b.group
     dense = few.b.column == 1 and few.b.row % per_byte == few.b.offset % per_byte == 0
@@ -220,10 +220,10 @@ def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
 
 
 def read_before_again(array: HloInstruction) -> int:
-    """Return the bytes that the program reads, at least, between two reads of the same elements of an array.
+    """Return the least number of bytes that the program reads between two reads of the same elements.
 
-    A loop reads other parts of all arrays of which it takes slices, or the same array again. A program that
-    is called again reads all its arguments in between.
+    In a loop body, these are all arrays of which it takes slices, or ``array`` itself if it is no slice. In
+    the entry, they are all parameters, which the next call of the program reads.
     """
     computation = array.parent
     leaf, index = origin(array)
@@ -236,7 +236,7 @@ def read_before_again(array: HloInstruction) -> int:
 
 
 def _sliced(slice: HloInstruction) -> Leaf:
-    """Return the array of which a subview is a part."""
+    """Return the (instruction, shape index) of the array that contains a subview, or nested subviews."""
     leaf, index = slice, ()
     while leaf.annotation(Subview) is not None:
         leaf, index = origin(leaf.operands[0])
@@ -245,11 +245,11 @@ def _sliced(slice: HloInstruction) -> Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """A factor that is computed.
+    """The operand of a dot that the kernel dequantizes.
 
     Attributes:
-        factor: the instruction in the fusion.
-        has_rows_first: its first dimension is that along k.
+        factor: the operand, in the fusion.
+        has_rows_first: dimension 0 of the operand is the contracting one.
         inputs: the arrays that the fusion reads.
     """
 
@@ -259,7 +259,10 @@ class Scaled:
 
 
 def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | None) -> LoopKernel:
-    """Emit the kernel (A, B, partial sums, inputs ..., begin, end) over columns and parts."""
+    """Emit the kernel (A, B, partial sums, inputs ..., begin, end) that adds multiples of the rows of B.
+
+    It loops over blocks of columns and ranges of k. ``scaled``: a dequantized B, which reads ``inputs``.
+    """
     inputs = scaled.inputs if scaled is not None else ()
     f = module.function(name, [PTR] * (3 + len(inputs)) + [I64] * 2)
     a, b, sums, *pointers, begin, end = f.parameters
@@ -279,7 +282,7 @@ def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | N
 
 
 class _Tasks:
-    """Emit the sums of parts of the rows of B."""
+    """Emits the tasks of `emit_row_sums`: sums over a range of k, for a block of columns."""
 
     def __init__(self, f: Function, plan: RowStream, a: Value, b: Value, sums: Value) -> None:
         gemm = plan.gemm
@@ -299,7 +302,7 @@ class _Tasks:
         self.factors = f.allocate(self.type, STREAMS * gemm.batches * gemm.m)
 
     def task(self, part: Value, column: Value, end: Value) -> None:
-        """Emit a partial sum of some columns."""
+        """Emit one task: the partial sums over range number ``part`` of k, for the columns [column, end)."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         low = part * plan.part
         rows = f.intrinsic("smax", f.constant(I64, gemm.k) - low, f.constant(I64, 0))
@@ -330,7 +333,10 @@ class _Tasks:
     def block(
         self, first: Value, distance: Value | int, count: int, sums: Value, column: Value, end: Value
     ) -> None:
-        """Add the multiples of some rows of B, which are ``distance`` apart, to the sums."""
+        """Emit the addition of multiples of ``count`` rows of B to ``sums``, in the columns [column, end).
+
+        The rows begin with row ``first`` and are ``distance`` rows apart.
+        """
         f, plan = self.f, self.plan
         self.load_factors(first, distance, count)
         start = f.offset(self.b, first * plan.row_bytes)
@@ -350,7 +356,7 @@ class _Tasks:
                 self.tile(rows, sums, full_end, ragged)
 
     def load_factors(self, k: Value, distance: Value | int, count: int) -> None:
-        """Copy the elements of A for some rows of B, as the products take them."""
+        """Emit the copy of A's elements for ``count`` rows of B to scratch memory, in the order of use."""
         f, gemm = self.f, self.plan.gemm
         with f.loop(0, count) as loop, f.loop(0, gemm.batches) as batches, self.e.scope():
             depth = Index.of(Variable(gemm.k, "k", k + loop.index * distance))
@@ -368,7 +374,7 @@ class _Tasks:
                 f.store(value, f.offset(self.factors, first + row * group, value.type))
 
     def tile(self, rows: Sequence[tuple[Value, int]], sums: Value, column: Value, count: int) -> None:
-        """Add the multiples of rows of B to the sums of some columns."""
+        """Emit one register tile: add multiples of ``rows`` of B, (address, offset), to ``count`` columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         type = self.type.vector(plan.lanes // plan.vectors)
         places = [
@@ -405,13 +411,16 @@ class _Tasks:
             f.store(total, place)
 
     def prefetch(self, row: Value) -> None:
-        """Fetch a part of a row, or of the row behind it, that tiles multiply later."""
+        """Emit prefetches of the bytes of a row of B that are `AHEAD` bytes after the address ``row``."""
         f, plan = self.f, self.plan
         for offset in range(0, plan.bytes_of(plan.lanes), LINE):
             prefetch(f.offset(row, AHEAD + offset))
 
     def computed(self, scaled: Scaled, number: int, lane: Variable, count: int) -> list[Value]:
-        """Compute a row of a tile of B, of which some columns exist; of packed ones even and odd columns."""
+        """Emit the computation of a tile's elements of a dequantized B, in row ``number`` of those together.
+
+        Only ``count`` columns exist. 4-bit numbers give a vector of even columns and one of odd columns.
+        """
         f, plan, per_byte, (block, group, within) = self.f, self.plan, self.plan.gemm.b.per_byte, self.depth
         row = Index.of(block) * plan.gemm.b.group + Index.of(group) * plan.span + Index.of(within[number])
         lanes = f.constant(I32.vector(self.e.lanes), list(range(self.e.lanes)))
@@ -429,7 +438,7 @@ class _Tasks:
         return results
 
     def know_packed(self, factor: HloInstruction, places: Sequence[Indices]) -> None:
-        """Load vectors of the numbers of bytes, for the indices of even and of odd columns of a factor."""
+        """Emit the unpacking of 4-bit numbers, the elements of ``factor`` at even and at odd columns."""
         numbers: Sequence[Value] | None = None
         for place in places:
             i, indices, known = factor, place, (factor, place)
@@ -458,9 +467,9 @@ class _Tasks:
             self.e.know(*known, numbers[indices[-1].constant])
 
     def step(self, vectors: Sequence[Value], factors: Value, totals: Sequence[Value]) -> tuple[Value, ...]:
-        """Add the multiples of a row of a tile, or of two, to sums.
+        """Emit the multiply-add of a row of a tile of B (or of two) to ``totals``; return the new ones.
 
-        The vectors of each row of A are neighbours.
+        ``totals`` are ordered by row of C, then by vector; ``factors`` is the address of the elements of A.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         lanes, words = totals[0].type.lanes, plan.words
@@ -480,7 +489,7 @@ class _Tasks:
         return tuple(results)
 
     def pairs(self, rows: Sequence[Value], words: Words, count: int) -> list[Value]:
-        """Load two rows of a tile of B, as vectors of pairs of factors."""
+        """Emit the load of two rows of a tile of B, interleaved into vectors of pairs of 16-bit integers."""
         plan, whole = self.plan, self.plan.whole
         low, high = (self.loaded(row, count) for row in rows)
         parts = [range(n, n + whole) for n in range(0, plan.lanes, whole)]
@@ -488,7 +497,7 @@ class _Tasks:
         return [words.factor(pair, plan.gemm.b_type, of_a=False) for pair in pairs]
 
     def row(self, at: Value, count: int) -> list[Value]:
-        """Load a row of a tile of B, of which some columns exist, in the type of the sums."""
+        """Emit the load of ``count`` columns of a row of a tile of B, in the accumulator type."""
         gemm = self.plan.gemm
         loaded = self.loaded(at, count)
         if gemm.b.per_byte > 1:
@@ -498,7 +507,7 @@ class _Tasks:
         return [value]
 
     def loaded(self, at: Value, count: int) -> Value:
-        """Load a row of a tile of B, of which some columns exist; of packed numbers their bytes."""
+        """Emit the load of ``count`` columns of a row of a tile of B; of 4-bit numbers, load the bytes."""
         f, gemm = self.f, self.plan.gemm
         many, mask = self.plan.lanes // gemm.b.per_byte, None
         if count < self.plan.lanes:
@@ -515,7 +524,7 @@ class _Tasks:
 
 
 def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
-    """Return as f32 the numbers in the low four bits of bytes, and those in the high ones."""
+    """Emit the conversion of bytes that hold two 4-bit integers to f32: (low integers, high integers)."""
     f, lanes = both.function, both.type.lanes
     wide = both.cast("sext" if signed else "zext", I32)
     if f.target.has("avx512f") and lanes == SIXTEEN:
@@ -538,7 +547,10 @@ def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
 def emit_add_row_parts(
     module: Module, name: str, plan: RowStream, extra: int, bind: Callable[[Sequence[Value]], Epilogue]
 ) -> LoopKernel:
-    """Emit the kernel (partial sums, extra pointers ..., begin, end) that adds partial sums, over columns."""
+    """Emit the kernel (partial sums, ``extra`` pointers ..., begin, end) that completes the sums.
+
+    It adds the partial sums over ranges of k, and applies the epilogue that ``bind`` returns.
+    """
     f = module.function(name, [PTR] * (1 + extra) + [I64] * 2)
     source, *pointers, begin, end = f.parameters
     gemm = plan.gemm
@@ -576,7 +588,7 @@ def emit_add_row_parts(
 
 
 def _interleaved(e: Elements, sums: Value, lane: Variable, tile: int) -> Element:
-    """Load the sums of a vector of columns, which are in tiles of even and odd columns."""
+    """Emit the load of a vector of sums; in memory, each tile has its even columns, then its odd ones."""
     f, column = e.function, lane.value
     assert isinstance(column, Value)
     half = e.lanes // 2

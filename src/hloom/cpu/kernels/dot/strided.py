@@ -15,14 +15,14 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """An array inside another one.
+    """An array whose elements lie at strides inside another one, such as a transpose of a slice.
 
     Attributes:
-        source: the dense array.
-        offset: elements before the first element.
-        strides: elements between neighbours along each dimension.
-        packed: the type of the elements if the bytes of the array are two of them.
-        group: neighbours along a dimension that share their scale; 0 if elements are not scaled.
+        source: the instruction whose dense row-major array holds the elements.
+        offset: elements of the source before the first element.
+        strides: elements of the source between neighbours along each dimension.
+        packed: the 4-bit type of the elements if each byte of the source holds two; None if none do.
+        group: the number of neighbours along a dimension that share a scale; 0 if elements are not scaled.
     """
 
     source: HloInstruction
@@ -33,15 +33,15 @@ class Strided:
 
     @property
     def element_type(self) -> ElementType:
-        """Return the type of the elements."""
+        """Return the type of the elements as they are stored."""
         return self.packed or self.source.shape.element_type
 
 
 def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None:
-    """Return slices, reshapes, transposes and lossless converts of an array as strides into the array.
+    """Return where the elements of ``i`` lie in the array behind it; None if they have no strides there.
 
-    ``computed``: numbers that are scaled, or converted with loss, have the strides of the numbers. Returns
-    None if they have no strides.
+    Slices, reshapes, transposes and lossless converts are looked through. ``computed``: so are converts with
+    loss and scaling by groups, ``(q - zero) * scale``; the strides are then those of the numbers q.
     """
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] | None = tuple(map(Index.of, variables))
@@ -73,9 +73,9 @@ def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None
 
 
 def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None:
-    """Return the strides of an array's elements in its reshapes and transposes; None if they have none.
+    """Return the strides with which the elements of a dot lie in ``root``; None if they have none.
 
-    ``root`` is the array, or derives from it by these operations alone.
+    ``root`` must derive from the dot by reshapes and transposes alone.
     """
     chain: list[HloInstruction] = []
     while root is not dot:
