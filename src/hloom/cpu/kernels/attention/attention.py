@@ -30,7 +30,7 @@ from hloom.shape.element_type import ElementType
 
 @KERNELS.register(ATTENTION, workspace=lambda i, target: _workspace(i, target))
 def emit_attention(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit an attention fusion: keys and values are packed once, then blocks of rows are computed."""
+    """Emit an attention fusion: pack keys and values once, then compute it by blocks of query rows."""
     i, module, f = plan.instruction, program.module, program.function
     attention = _attention(i)
     products = plan_products(attention, module.target)
@@ -61,7 +61,7 @@ def _attention(i: HloInstruction) -> Attention:
 
 
 def _row_inputs(attention: Attention) -> list[HloInstruction]:
-    """Return the arrays that the row operations read, without the scores."""
+    """Return the arrays, other than the scores, that the operations from scores to attention weights read."""
     return [p for p in attention.parts.inputs if p is not attention.scores]
 
 
@@ -70,7 +70,10 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 
 
 class _Blocks:
-    """Emits the kernel (queries, keys, values, row inputs ..., result, begin, end) over blocks of rows."""
+    """Emits the kernel of an attention fusion, over blocks of query rows of all batches.
+
+    Its parameters are (queries, keys, values, inputs of the row operations ..., result, begin, end).
+    """
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class _Blocks:
         self.scratch = f.allocate(I8, self.first.height * self.row_bytes)
 
     def emit(self) -> LoopKernel:
-        """Emit the kernel."""
+        """Emit the whole kernel, the loop over the blocks of rows of all batches; return its description."""
         f, gemm = self.f, self.first.gemm
         blocks = self.first.row_tasks
         with f.loop(self.begin, self.end) as loop:
@@ -106,7 +109,7 @@ class _Blocks:
         return LoopKernel(self.name, gemm.batches * blocks, 1, work, note)
 
     def block(self, batch: Value, row: Value) -> None:
-        """Emit a block of rows: scores, weights over the scores, sums."""
+        """Emit one block of query rows: scores, attention weights stored over them, weights times values."""
         f, attention = self.f, self.attention
         self.base = f.offset(self.scratch, row * -self.row_bytes)
         zero = f.constant(I64, 0)
@@ -122,7 +125,7 @@ class _Blocks:
         self.sums.task(batch, row, (zero, zero, f.constant(I64, gemm.n)), self.base, values)
 
     def factor(self, product: TileProduct, batch: Value, pointer: Value) -> Value:
-        """Return the address of a matrix of keys or values, or of its packed panels."""
+        """Emit the address of a product's second operand, the keys or values of a batch, or of its panels."""
         f, plan, gemm = self.f, product.plan, product.plan.gemm
         if plan.pack_b != "group":
             return product.b_matrix(pointer, batch)
@@ -132,7 +135,7 @@ class _Blocks:
         return f.offset(pointer, number * (plan.panels * plan.panel_bytes))
 
     def weigh(self, batch: Value, row: Value) -> None:
-        """Emit the row operations of a block."""
+        """Emit the operations from scores to attention weights, such as a softmax, for a block of rows."""
         f, attention = self.f, self.attention
         rows, gemm = attention.rows, self.first.gemm
         for variable in attention.variables:
@@ -148,14 +151,14 @@ class _Blocks:
             emitter.row([attention.weights], [weights])
 
     def rows_of(self, i: HloInstruction) -> View:
-        """Return the view of scores or weights in the block."""
+        """Return the view of a block in scratch memory as the array ``i``: scores or attention weights."""
         kind = i.shape.element_type
         strides = [0] * i.shape.rank
         strides[self.attention.row], strides[-1] = self.row_bytes // storage_bytes(kind), 1
         return View(self.base, kind, (UNKNOWN_EXTENT,), tuple(strides))
 
     def keep(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-        """Store a vector of scores into the block."""
+        """Emit the epilogue of the first product: store a vector of scores into the block's scratch area."""
         view = self.rows_of(self.attention.scores)
         block = View(
             view.pointer,
@@ -166,5 +169,5 @@ class _Blocks:
         e.store(block, (row, column), rounded(value, self.first.gemm, view.element_type))
 
     def store(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-        """Store a vector of sums into the result."""
+        """Emit the epilogue of the second product: store a vector of its sums into the result."""
         e.store(self.target, (row, column), rounded(value, self.second.gemm, self.kind))

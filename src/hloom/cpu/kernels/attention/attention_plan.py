@@ -51,19 +51,19 @@ Axes: TypeAlias = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """An attention fusion.
+    """An attention fusion: scores Q Kᵀ, weights computed from each row of scores, and the weights times V.
 
     Attributes:
-        scores: the result of the first dot, in the dimensions of the weights.
-        weights: the left factor of the second dot, which contracts the last dimension.
-        parts: the row operations from the scores to the weights.
-        rows: their plan.
-        variables: the index of a row, for each dimension of the weights but the last.
+        scores: the first dot's result, reshaped or transposed to the dimensions of the weights.
+        weights: the left operand of the second dot, which contracts their last dimension.
+        parts: the row operations from the scores to the weights, such as a softmax.
+        rows: the plan of the row operations.
+        variables: the index of a row: a variable for each dimension of the weights but the last.
         row: the dimension of the weights that is divided into blocks.
-        batch: the other dimensions but the last, without those of size 1.
-        products: scores and sums.
-        arrays: those that hold queries, keys and values.
-        result: strides of the result.
+        batch: the other dimensions of the weights but the last, without those of size 1.
+        products: the products Q Kᵀ and weights times V, of one row dimension and the batch dimensions.
+        arrays: the arrays that hold queries, keys and values.
+        result: the strides of the fusion's result, in batches, rows and columns.
     """
 
     scores: HloInstruction
@@ -79,7 +79,7 @@ class Attention:
 
 
 def attention_of(fusion: HloInstruction) -> Attention | None:
-    """Return the description of a fusion of two dots; None if no kernel computes it by blocks of rows."""
+    """Return the description of an attention fusion; None if no kernel computes it by blocks of rows."""
     parts = kernel_parts(fusion)
     dots = [m for m in parts.members if isinstance(m.operation, Dot)]
     if len(dots) != 2 or len(parts.roots) != 1:
@@ -99,7 +99,7 @@ def attention_of(fusion: HloInstruction) -> Attention | None:
 
 
 class _Description:
-    """Strides of all arrays along the dimensions of the weights."""
+    """Describes an attention fusion: strides of its arrays along the dimensions of the attention weights."""
 
     def __init__(
         self, first: HloInstruction, second: HloInstruction, scores: HloInstruction, weights: HloInstruction
@@ -108,7 +108,7 @@ class _Description:
         self.sizes, self.last = weights.shape.dimensions, weights.shape.rank - 1
 
     def attention(self, parts: KernelParts) -> Attention | None:
-        """Return the attention; None if an array has no strides, or if keys or values differ between rows."""
+        """Return the description; None if an array has no strides, or if keys or values differ by row."""
         first, second = self.first, self.second
         views = [read_through(o) for o in (*first.operands, *second.operands)]
         placed, stored = written_through(first, self.scores), written_through(second, parts.roots[0])
@@ -144,7 +144,11 @@ class _Description:
         return Attention(self.scores, self.weights, *rows, row, batch, products[:2], arrays, products[2])
 
     def dimensions(self, view: Strided, dimensions: Sequence[int]) -> dict[int, int] | None:
-        """Return the dimension of the weights for each dimension of a view of them; None if there is none."""
+        """Return the dimension of the attention weights for each dimension of a view of them.
+
+        Dimensions of size 1 are left out. Returns None if the view is no transpose of the weights.
+        ``dimensions`` are the sizes of the view.
+        """
         places = {stride: p for p, stride in enumerate(row_major_strides(self.sizes)) if self.sizes[p] != 1}
         mapped = {d: places.get(view.strides[d], -1) for d, size in enumerate(dimensions) if size != 1}
         fits = all(p >= 0 and self.sizes[p] == dimensions[d] for d, p in mapped.items())
@@ -153,7 +157,11 @@ class _Description:
     def products(
         self, row: int, batch: tuple[int, ...], views: Sequence[Strided], axes: Sequence[Axes]
     ) -> tuple[Gemm, Gemm, Matrix] | None:
-        """Return the products and the strides of the result."""
+        """Return (Q Kᵀ, weights times V, strides of the result); None if they have no such form.
+
+        ``views`` are the strides of (queries, keys, values, result) by their own dimensions, ``axes`` those
+        by the dimensions of the weights; ``row`` and ``batch`` are dimensions of the weights.
+        """
         queries, keys, values, stored = views
         of_queries, of_keys, of_values, of_result = axes
         first, second = self.first, self.second
@@ -209,9 +217,9 @@ class _Description:
 def row_operations(
     parts: KernelParts, scores: Sequence[HloInstruction], weights: Sequence[HloInstruction]
 ) -> RowOperations | None:
-    """Return the operations from scores to weights.
+    """Return the operations from ``scores`` to attention weights; None if no row kernel computes them.
 
-    None if a product is among them, if they reduce no rows or others than those of the weights, or if they
+    None if a dot is among them, if they reduce no rows or rows of other sizes than the weights', or if they
     read a score at another index than that of the weight.
     """
     members: dict[HloInstruction, None] = {}
@@ -240,18 +248,24 @@ def row_operations(
 
 
 def _axes(dot: HloInstruction, side: int, view: Strided, dimensions: Mapping[int, int]) -> Axes:
-    """Return the strides of a factor by the dimensions of the weights, given those of the dot's result."""
+    """Return the strides of operand number ``side`` of a dot, by the dimensions of the attention weights.
+
+    ``dimensions`` maps dimensions of the dot's result to those of the weights.
+    """
     return {dimensions[r]: view.strides[d] for d, r in results_of(dot, side).items() if r in dimensions}
 
 
 def row_bytes(scores: HloInstruction) -> int:
-    """Return the bytes from one row of scores to the next; no multiple of the page size."""
+    """Return the bytes from one row of scores to the next in scratch memory.
+
+    Rows are padded: at multiples of a large power of two they would share few cache sets.
+    """
     size = scores.shape.dimensions[-1] * storage_bytes(scores.shape.element_type)
     return -(-size // 64) * 64 + 64
 
 
 def has_attention_kernel(fusion: HloInstruction) -> bool:
-    """Return whether a fusion of two dots is computed by blocks of rows."""
+    """Return whether the attention kernel computes a fusion of two dots, by blocks that fit on the stack."""
     attention = attention_of(fusion)
     if attention is None:
         return False
@@ -262,7 +276,7 @@ def has_attention_kernel(fusion: HloInstruction) -> bool:
 
 
 def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TilePlan]:
-    """Plan both products for blocks of the same rows.
+    """Return the plans of both products (Q Kᵀ and weights times V), for blocks of the same query rows.
 
     A block of all rows packs its keys and values itself; several blocks share what is packed before them.
     """
@@ -279,7 +293,10 @@ def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TileP
 
 
 def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
-    """Return the plan of a product restricted to blocks of ``height`` rows."""
+    """Return the plan of a product with tasks of ``height`` rows and all columns.
+
+    ``single``: such a task has all rows, so that it may pack the second operand itself.
+    """
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     packs_here = single and plan.pack_b != "block"
     pack_b = plan.pack_b if packs_here or not plan.pack_b else "group"
@@ -287,7 +304,7 @@ def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
 
 
 def packed(plan: TilePlan) -> TilePlan:
-    """Return the plan of packing: without the batches that share a factor."""
+    """Return the plan by which the second operand of a product is packed, once for batches that share it."""
     gemm = plan.gemm
     real = [n for n, stride in enumerate(gemm.b.batch) if stride]
     a, b = (Matrix(tuple(m.batch[n] for n in real), m.row, m.column, m.offset) for m in (gemm.a, gemm.b))

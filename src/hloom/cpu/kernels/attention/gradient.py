@@ -34,7 +34,7 @@ ROW_WORK: Final = 16
 
 @KERNELS.register(ATTENTION_GRADIENT, workspace=lambda i, target: _workspace(i, target))
 def emit_gradient(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit an attention gradient: factors are packed once, then blocks of rows are computed."""
+    """Emit an attention gradient fusion: pack operands once, then compute it by blocks of query rows."""
     i, module, f = plan.instruction, program.module, program.function
     gradient, blocks = _planned(i, module.target)
 
@@ -65,13 +65,16 @@ def _planned(i: HloInstruction, target: Target) -> tuple[Gradient, BlockPlan]:
 
 
 def _factors(gradient: Gradient, blocks: BlockPlan) -> list[tuple[TilePlan, HloInstruction]]:
-    """Return the plan of each product, and the array of its second factor."""
+    """Return, for each product, its plan and the array of its second operand.
+
+    Products of scores come first, then products of the attention weights.
+    """
     sources = [s.sources[1] for s in gradient.scores] + [s.source for s in gradient.sums]
     return list(zip((*blocks.scores, *blocks.sums), sources, strict=True))
 
 
 def _row_inputs(gradient: Gradient) -> list[HloInstruction]:
-    """Return the arrays that the row operations read, without the scores."""
+    """Return the arrays, other than the scores, that the operations from scores to attention weights read."""
     arrays = [s.array for s in gradient.scores]
     return [p for p in gradient.parts.inputs if p not in arrays]
 
@@ -81,7 +84,11 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 
 
 class _Blocks:
-    """Emits the kernel (rows ..., factors ..., row inputs ..., results ..., begin, end) over batches."""
+    """Emits the kernel of an attention gradient, over the batches; each is computed by blocks of query rows.
+
+    Its parameters are (first operands of the products of scores ..., second operands of all products ...,
+    inputs of the row operations ..., results ..., begin, end).
+    """
 
     def __init__(self, module: Module, name: str, gradient: Gradient, blocks: BlockPlan) -> None:
         self.name, self.gradient, self.plan = name, gradient, blocks
@@ -107,7 +114,7 @@ class _Blocks:
         ]
 
     def emit(self) -> LoopKernel:
-        """Emit the kernel."""
+        """Emit the whole kernel, the loop over the batches; return its description."""
         f, gemm = self.f, self.gradient.scores[0].product
         with f.loop(self.begin, self.end) as loop:
             self.batch(loop.index)
@@ -119,7 +126,7 @@ class _Blocks:
         return LoopKernel(self.name, gemm.batches, 1, work, note)
 
     def batch(self, batch: Value) -> None:
-        """Emit all blocks of the rows of a batch, in order."""
+        """Emit all blocks of query rows of a batch, in order."""
         f, gradient, gemm = self.f, self.gradient, self.gradient.scores[0].product
         for variable in gradient.variables:
             variable.value = f.constant(I64, 0)
@@ -141,7 +148,7 @@ class _Blocks:
             self.block(batch, loop.index)
 
     def right_factor(self, number: int, batch: Value) -> Value:
-        """Return the address of the second factor of a product, or of its packed panels."""
+        """Emit the address of the second operand of product ``number`` in a batch, or of its panels."""
         f, plan, gemm = self.f, self.products[number].plan, self.gemms[number]
         if plan.pack_b != "group":
             return batch_base(f, gemm, gemm.b, batch, self.factors[number], gemm.b_type)
@@ -151,20 +158,20 @@ class _Blocks:
         return f.offset(self.factors[number], place * (plan.panels * plan.panel_bytes))
 
     def target(self, number: int, batch: Value) -> View:
-        """Return the matrix of a result."""
+        """Return the view of result ``number`` in a batch, a matrix."""
         sums = self.gradient.sums[number]
         base = batch_base(self.f, sums.product, sums.result, batch, self.results[number], sums.kind)
         return View(base, sums.kind, (UNKNOWN_EXTENT,), (sums.result.row, 1))
 
     def clear(self, sums: Sums, target: View) -> None:
-        """Emit zeros into a result, to which blocks of rows are added."""
+        """Emit the store of zeros into a result, to which each block of query rows adds its part."""
         f, size = self.f, storage_bytes(sums.kind)
         with f.loop(0, sums.product.m) as loop:
             row = f.offset(target.pointer, loop.index * (sums.result.row * size))
             fill_bytes(row, f.constant(I8, 0), sums.product.n * size)
 
     def block(self, batch: Value, row: Value) -> None:
-        """Emit a block of rows: scores, weights over the scores, sums."""
+        """Emit one block of query rows: scores, weights stored over the scores, products of the weights."""
         f, gradient, count = self.f, self.gradient, len(self.gradient.scores)
         self.row = row
         end = f.intrinsic("smin", row + self.plan.height, f.constant(I64, gradient.scores[0].product.m))
@@ -189,7 +196,11 @@ class _Blocks:
     def copied(
         self, base: Value, key: tuple[HloInstruction, Matrix, int], kind: ElementType, row: Value, end: Value
     ) -> Value:
-        """Return a copy of the rows of a block, contiguous and in the type of the sums."""
+        """Emit the copy of rows [row, end) to scratch memory, contiguous and in the accumulator type.
+
+        Returns its address. ``key`` is (array, strides, columns); an operand of several products is copied
+        once.
+        """
         if key in self.copies:
             return self.copies[key]
         f, (_, matrix, count), wide = self.f, key, self.gradient.kind
@@ -218,11 +229,11 @@ class _Blocks:
         return zero, zero, self.f.constant(I64, self.products[number].plan.gemm.n)
 
     def weights(self, number: int) -> Value:
-        """Return the address of a block of weights, or of scores."""
+        """Return the scratch address of a block's attention weights number ``number``, or of its scores."""
         return self.f.offset(self.scratch, number * self.area)
 
     def weigh(self, row: Value, end: Value) -> None:
-        """Emit the row operations of a block."""
+        """Emit the operations from scores to attention weights, for the rows [row, end) of a block."""
         gradient = self.gradient
         scores = {s.array: self.rows_of(s.array, n) for n, s in enumerate(gradient.scores)}
         weights = [self.rows_of(w, n) for n, w in enumerate(gradient.weights)]
@@ -233,7 +244,10 @@ class _Blocks:
             emitter.row(gradient.weights, weights)
 
     def rows_of(self, i: HloInstruction, number: int) -> View:
-        """Return the view of scores or weights in the block, with indices of all rows."""
+        """Return the view of a block's scratch area ``number`` as array ``i``, scores or attention weights.
+
+        Its indices are those of all rows, not of the block's.
+        """
         kind, gradient = self.gradient.kind, self.gradient
         strides = [0] * i.shape.rank
         strides[gradient.row], strides[-1] = gradient.row_bytes // storage_bytes(kind), 1
@@ -243,7 +257,7 @@ class _Blocks:
     # -- epilogues
 
     def keep(self, number: int) -> Epilogue:
-        """Return the epilogue that stores scores into the block, rounded to their type."""
+        """Return the epilogue that stores scores ``number`` into scratch memory, rounded to their type."""
         scores = self.gradient.scores[number]
         view = self.rows_of(scores.array, number)
         strides = (self.gradient.row_bytes // storage_bytes(self.gradient.kind), 1)
@@ -255,7 +269,7 @@ class _Blocks:
         return epilogue
 
     def store(self, number: int) -> Epilogue:
-        """Return the epilogue that stores sums, or adds the sums of a block of rows to a result."""
+        """Return the epilogue that stores result ``number``, or adds a block's contribution to it."""
         sums, target = self.gradient.sums[number], self.targets[number]
 
         def epilogue(e: Elements, _: Index, row: Index, column: Index, value: Element) -> None:
@@ -267,7 +281,7 @@ class _Blocks:
 
 
 def _divided(values: Sequence[Value], counts: Sequence[int]) -> list[list[Value]]:
-    """Return consecutive groups of values."""
+    """Divide a sequence into consecutive groups of ``counts`` values."""
     groups: list[list[Value]] = []
     for count in counts:
         first = sum(map(len, groups))

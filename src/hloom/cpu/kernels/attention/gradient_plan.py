@@ -43,12 +43,12 @@ FEWEST_COLUMNS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A product of scores.
+    """A product of an attention gradient with an element for each query and key: Q Kᵀ, or dO Vᵀ.
 
     Attributes:
-        array: its result, in the dimensions of the weights.
-        product: rows are those of a batch, columns the keys.
-        sources: the arrays of both factors.
+        array: its result, reshaped or transposed to the dimensions of the attention weights.
+        product: the matrix product of a batch: rows are queries, columns are keys.
+        sources: the arrays of both operands.
     """
 
     array: HloInstruction
@@ -58,14 +58,14 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A product of the weights, a result of the fusion.
+    """A product of the attention weights (or of gradients of the scores), which is a result of the fusion.
 
     Attributes:
-        weights: the number of the weights.
-        over_rows: the product contracts the rows, and its rows are the keys; else it contracts the keys.
-        product: the product of a batch; the strides of the weights are the kernel's.
-        source: the array of the other factor.
-        result: strides of the result.
+        weights: the number of the weights in `Gradient.weights`, the first operand.
+        over_rows: the product contracts the queries, and its rows are the keys; else it contracts the keys.
+        product: the matrix product of a batch; the weights' strides depend on the kernel's blocks.
+        source: the array of the second operand.
+        result: the strides of the result.
         kind: the type of the result.
     """
 
@@ -79,17 +79,20 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """An attention gradient.
+    """An attention gradient fusion: products of scores, row operations, and products of the weights.
+
+    *Weights* are all arrays with an element for each query and key that the row operations compute from the
+    scores: attention weights, and gradients of the scores.
 
     Attributes:
-        scores: products that the row operations read.
-        weights: the rows that are multiplied, in the type of the sums.
-        sums: products of the weights, one for each result.
+        scores: the products that the row operations read.
+        weights: the weights, in the accumulator type of the products.
+        sums: the products of the weights, one for each result.
         parts: the row operations from the scores to the weights.
-        rows: their plan.
-        variables: the index of a row, for each dimension of the weights but the last.
-        row: the dimension of the weights that is divided into blocks.
-        batch: the other dimensions but the last.
+        rows: the plan of the row operations.
+        variables: the index of a row: a variable for each dimension of the weights but the last.
+        row: the dimension of the weights that is divided into blocks, that of the queries.
+        batch: the dimensions of the weights before that of the queries.
     """
 
     scores: tuple[Scores, ...]
@@ -103,27 +106,30 @@ class Gradient:
 
     @property
     def kind(self) -> ElementType:
-        """Return the type of the sums, in which scores and weights are stored."""
+        """Return the accumulator type of the products, in which a block's scores and weights are stored."""
         return self.scores[0].product.kind
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes from one row of scores to the next; no multiple of the page size."""
+        """Return the bytes from one row of scores to the next in scratch memory.
+
+        Rows are padded: at multiples of a large power of two they would share few cache sets.
+        """
         return -(-self.scores[0].product.n * storage_bytes(self.kind) // 64) * 64 + 64
 
     @property
     def areas(self) -> int:
-        """Return the number of blocks of scores; weights are stored over them."""
+        """Return the number of scratch areas of a block, each for scores, and weights stored over them."""
         return max(len(self.scores), len(self.weights))
 
     @property
     def fitting(self) -> int:
-        """Return the rows of a block that fit."""
+        """Return the number of query rows whose scores fit into a block of `BLOCK_BYTES`."""
         return BLOCK_BYTES // (self.areas * self.row_bytes)
 
 
 def gradient_of(fusion: HloInstruction) -> Gradient | None:
-    """Return the description of a fusion; None if no kernel computes it by blocks of rows."""
+    """Return the description of an attention gradient fusion; None if no kernel computes it by blocks."""
     parts = kernel_parts(fusion)
     reductions = [m for m in parts.members if m.opcode == "reduce"]
     shapes = {r.operands[0].shape.dimensions for r in reductions}
@@ -134,13 +140,13 @@ def gradient_of(fusion: HloInstruction) -> Gradient | None:
 
 
 def has_gradient_kernel(fusion: HloInstruction) -> bool:
-    """Return whether a fusion of products and row operations is computed by blocks of rows."""
+    """Return whether the kernel for attention gradients computes a fusion, by blocks of query rows."""
     gradient = gradient_of(fusion)
     return gradient is not None and gradient.fitting >= LEAST_BLOCK
 
 
 class _Description:
-    """Strides of all arrays along the dimensions of the weights."""
+    """Describes a gradient fusion: strides of its arrays along the dimensions of the attention weights."""
 
     def __init__(self, parts: KernelParts, sizes: tuple[int, ...], reductions: list[HloInstruction]) -> None:
         self.parts, self.sizes, self.reductions = parts, sizes, reductions
@@ -148,7 +154,7 @@ class _Description:
         self.row = self.last - 1
 
     def gradient(self) -> Gradient | None:
-        """Return the gradient; None if an array has no strides, or products have other forms."""
+        """Return the description; None if an array has no strides, or if products have other forms."""
         results = [_source(root) for root in self.parts.roots]
         weights = tuple(dict.fromkeys(dot.operands[0] for dot in results if isinstance(dot.operation, Dot)))
         if len(weights) == 0 or any(w.shape.dimensions != self.sizes for w in weights):
@@ -169,7 +175,7 @@ class _Description:
         return Gradient(tuple(known_scores), weights, tuple(known_sums), *rows, self.row, batch)
 
     def scores(self, dot: HloInstruction) -> Scores | None:
-        """Return a product of scores; None if an array has no strides."""
+        """Return the description of a product of scores; None if an operand has no strides."""
         array = dot
         while len(array.users) == 1 and is_view(user := next(iter(array.users))):
             array = user
@@ -207,7 +213,10 @@ class _Description:
     def sums(
         self, dot: HloInstruction, root: HloInstruction, weights: Sequence[HloInstruction]
     ) -> Sums | None:
-        """Return a product of the weights; None if an array has no strides."""
+        """Return the description of a product of the attention weights; None if an operand has no strides.
+
+        ``root`` is the result of the fusion that derives from ``dot``.
+        """
         operation = operation_of(dot, Dot)
         values, stored = read_through(dot.operands[1]), written_through(dot, root)
         if values is None or stored is None or not isinstance(values.source.operation, Parameter):
@@ -250,7 +259,7 @@ class _Description:
         return Gemm(self.sizes[: self.row], *sizes, a, b, kind, a_type, b_type, ((), (), ()))
 
     def along(self, strides: Mapping[int, int]) -> tuple[int, ...]:
-        """Return the strides along the batch dimensions."""
+        """Return the strides along the batch dimensions, 0 where ``strides`` has none."""
         return tuple(strides.get(p, 0) for p in range(self.row))
 
 
@@ -262,11 +271,11 @@ def _source(i: HloInstruction) -> HloInstruction:
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """Plans of the products for blocks of the same rows.
+    """The plans of all products of an attention gradient, for blocks of the same query rows.
 
     Attributes:
         height: rows of a block.
-        scores, sums: the plan of each product.
+        scores, sums: the plan of each product of scores, and of each product of the weights.
     """
 
     height: int
@@ -275,7 +284,7 @@ class BlockPlan:
 
 
 def plan_blocks(gradient: Gradient, target: Target) -> BlockPlan:
-    """Plan all products; factors that need packing are packed before the blocks."""
+    """Return the plans of all products; operands that need packing are packed before the first block."""
     distance = gradient.row_bytes // storage_bytes(gradient.kind)
     scores = [plan_tiles(_of_copies(s.product), target, plain_result=False) for s in gradient.scores]
     rows = gradient.scores[0].product.m
@@ -299,7 +308,10 @@ def plan_blocks(gradient: Gradient, target: Target) -> BlockPlan:
 
 
 def _of_copies(gemm: Gemm) -> Gemm:
-    """Return a product of contiguous rows; those far apart would displace each other from the cache."""
+    """Return a product whose first operand is copied, so that its rows are contiguous.
+
+    Rows far apart would displace each other from the cache.
+    """
     return replace(gemm, a=_contiguous(gemm.a, gemm.k), a_type=gemm.kind)
 
 
@@ -308,7 +320,7 @@ def _contiguous(matrix: Matrix, columns: int) -> Matrix:
 
 
 def _of_blocks(plan: TilePlan, height: int) -> TilePlan:
-    """Return the plan of a product restricted to blocks of ``height`` rows."""
+    """Return the plan of a product with tasks of ``height`` rows and all columns."""
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     pack_b = "group" if plan.pack_b else ""
     return replace(plan, height=height, width=width, group=width, pack_b=pack_b)

@@ -25,7 +25,11 @@ from hloom.plan.space import Space, split_space
 
 
 def emit_column_reduction(module: Module, name: str, parts: KernelParts, root: HloInstruction) -> LoopKernel:
-    """Emit the kernel (inputs..., result, begin, end) over the rows of the result."""
+    """Emit the kernel (inputs..., result, begin, end) of a reduction of ``[..., rows, columns]`` along rows.
+
+    Lanes run along the reduced rows, with an accumulator for each of the few columns. ``root`` is the
+    reduction; the kernel's loop runs over the outermost dimension of the result.
+    """
     inputs = parts.inputs
     operand, initial = root.operands
     *sizes, columns = root.shape.dimensions
@@ -58,7 +62,7 @@ def emit_column_reduction(module: Module, name: str, parts: KernelParts, root: H
 
 
 class _Columns:
-    """Emits the loop along the rows: the columns of one element of the outer dimensions."""
+    """Emits the loop along the reduced rows, with one vector accumulator for each column."""
 
     def __init__(
         self, vectors: Elements, root: HloInstruction, sources: Sequence[Indices], lane: Variable
@@ -72,7 +76,7 @@ class _Columns:
         self.start = self.function.constant(register_type(kind).vector(vectors.lanes), neutral)
 
     def run(self) -> list[Element]:
-        """Return the reduced columns as scalars."""
+        """Emit the loop and the final reduction across lanes; return a scalar for each column."""
         f, lanes, lane = self.function, self.vectors.lanes, self.lane
         lane.is_lane = True
         end = lane.trips // lanes * lanes
@@ -91,7 +95,7 @@ class _Columns:
         return [self.across(total) for total in sums]
 
     def added(self, sums: Sequence[Value]) -> list[Value]:
-        """Combine the elements of a vector of rows with the accumulators."""
+        """Emit the combination of a vector of rows with each column's accumulator; return the new ones."""
         added: list[Value] = []
         for total, source in zip(sums, self.sources, strict=True):
             term = spread(self.vectors, self.vectors.element(self.operand, source))
@@ -101,7 +105,7 @@ class _Columns:
         return added
 
     def across(self, total: Value) -> Element:
-        """Reduce across lanes by halves."""
+        """Emit the reduction across the lanes of an accumulator, by halves."""
         lanes = self.vectors.lanes
         while lanes > 1:
             lanes //= 2

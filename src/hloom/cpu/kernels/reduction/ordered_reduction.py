@@ -28,12 +28,12 @@ VECTORS: Final = 8
 
 
 class ReductionEmitter:
-    """Emits one row, or one whole reduction.
+    """Emits the reduction of one result element (or of one element of each result of a variadic reduction).
 
     Args:
         scalars, vectors: emit elements one by one, and a vector at a time.
         root: the reduction.
-        kept: the index of the result.
+        kept: the index of the result element.
         reduced: loops over the reduced dimensions.
     """
 
@@ -48,22 +48,25 @@ class ReductionEmitter:
         self.types = [o.shape.element_type for o in self.operands]
 
     def operand_elements(self, e: Elements) -> list[Element]:
-        """Emit the elements of the operands at the current position."""
+        """Emit the elements of the reduced operands at the current values of the loop variables."""
         return [spread(e, e.element(o, self.source)) for o in self.operands]
 
 
 class OrderedReduction(ReductionEmitter):
-    """Emits a reduction in the order of its elements."""
+    """Emits a reduction that combines the elements in their order, for combiners that do not commute."""
 
     def run(self, grouping: Grouping) -> list[Element]:
-        """Return the reduced values as scalars; ``grouping`` tells whether NaN breaks associativity."""
+        """Emit the reduction of all reduced dimensions; return the reduced values as scalars.
+
+        ``grouping`` tells whether NaN breaks the combiner's associativity.
+        """
         self.grouping = grouping
         initial = [self.scalars.element(i, ()) for i in self.initial]
         start = self.combiner.starts(initial, self.types)
         return self.combiner.lower(self._rows(list(self.reduced.variables), start), self.types)
 
     def _rows(self, variables: list[Variable], start: list[Element]) -> list[Element]:
-        """Carry accumulators through the outer loops."""
+        """Emit the loops over ``variables``, which carry the accumulators; return the final accumulators."""
         first, *inner = variables
         if not inner:
             return self._row(first, start)
@@ -79,7 +82,7 @@ class OrderedReduction(ReductionEmitter):
             yield
 
     def _row(self, lane: Variable, start: list[Element]) -> list[Element]:
-        """Emit blocks of several vectors, then of one, then single elements."""
+        """Emit the innermost loop: blocks of several vectors, then of one vector, then single elements."""
         lanes, done = self.vectors.lanes, 0
         for vectors in (VECTORS, 1):
             size = vectors * lanes
@@ -107,7 +110,7 @@ class OrderedReduction(ReductionEmitter):
         return self.combiner.lift(self.operand_elements(e), self.types)
 
     def _block(self, lane: Variable, base: Value, vectors: int, start: list[Element]) -> list[Element]:
-        """Combine a block of the row with the accumulators."""
+        """Emit the reduction of ``vectors`` vectors of a row, from ``base``; return the new accumulators."""
         lanes = self.vectors.lanes
         parts: list[list[Element]] = []
         for number in range(vectors):
@@ -124,7 +127,10 @@ class OrderedReduction(ReductionEmitter):
         return self._one_by_one(lane, base, end, sums)
 
     def _tree(self, parts: list[list[Element]]) -> list[Element]:
-        """Combine the elements of vectors, neighbors first; the values are scalars."""
+        """Emit the reduction of vectors to one scalar, neighbouring elements first, so that order is kept.
+
+        ``parts`` has, for each vector, an element of every operand. Returns a scalar for every operand.
+        """
         lanes = self.vectors.lanes
         while len(parts) > 1 or lanes > 1:
             if len(parts) == 1:
@@ -145,7 +151,7 @@ class OrderedReduction(ReductionEmitter):
         return [lane_zero(x) for x in parts[0]]
 
     def _unordered(self, parts: list[list[Element]]) -> Value | None:
-        """Return the condition that one of some vectors holds a NaN; None where that makes no difference."""
+        """Emit the condition that an element of some vectors is NaN; None if associativity holds for NaN."""
         if self.grouping is not Grouping.ASSOCIATIVE_WITHOUT_NAN:
             return None
         unordered: Value | None = None
@@ -162,7 +168,7 @@ class OrderedReduction(ReductionEmitter):
 
 
 def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: int) -> list[Element]:
-    """Return every second lane of two consecutive vectors, or of one."""
+    """Emit the shuffle of every second lane, from ``first`` on, of two concatenated vectors or of one."""
     places = [first + 2 * n for n in range(lanes)]
 
     def taken(a: Value, b: Value | None) -> Value:
@@ -181,7 +187,7 @@ def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: 
 
 
 def lane_zero(element: Element) -> Element:
-    """Return the first lane of a vector, or of both parts of a complex one."""
+    """Emit the extraction of the first lane of a vector, or of both parts of a complex one."""
     if isinstance(element, tuple):
         return element[0].extract(0), element[1].extract(0)
     return element.extract(0)

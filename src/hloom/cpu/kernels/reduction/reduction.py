@@ -40,7 +40,10 @@ _NARROW_CHOICE: Final = 16
 
 
 def is_row_reduction(instruction: HloInstruction) -> bool:
-    """Return whether lanes should run along the reduced rows; along the results if the rows are narrow."""
+    """Return whether a reduction should have lanes along the reduced rows, not along the results.
+
+    A row is the run of reduced dimensions that are minor in the operand; it must be long enough.
+    """
     operand = instruction.operands[0].shape
     if 0 in operand.dimensions:
         return False
@@ -59,7 +62,7 @@ def is_row_reduction(instruction: HloInstruction) -> bool:
 
 @KERNELS.register("reduce")
 def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a reduction: with lanes along the reduced rows, or as a loop over the results."""
+    """Emit a reduction: a kernel with lanes along the reduced dimensions, or a loop over the results."""
     root, targets = plan.hero, program.targets(plan.instruction)
     if is_column_reduction(root) and targets[0].count:
         kernel = program.shared(lambda name: emit_column_reduction(program.module, name, plan.parts, root))
@@ -79,10 +82,10 @@ def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
 def emit_row_reduction(
     module: Module, name: str, parts: KernelParts, root: HloInstruction, used: Container[int]
 ) -> LoopKernel:
-    """Emit a reduction along rows: several vectors of accumulators, reduced across lanes at the end.
+    """Emit the kernel of a reduction along rows: vectors of accumulators, reduced across lanes at the end.
 
-    Parameters of the function: pointers of the inputs, pointers of the results, begin and end of the
-    outermost loop over results. ``used`` numbers the results that are used.
+    Its parameters are the pointers of the inputs, those of the results, and begin and end of the outermost
+    loop over results. ``root`` is the reduction; ``used`` has the numbers of its results that are used.
     """
     inputs, members = parts.inputs, parts.members
     half = len(root.operands) // 2
@@ -132,7 +135,7 @@ def emit_row_reduction(
 
 
 def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> tuple[int, int]:
-    """Return the lanes of a vector of a choice, and the number of vectors side by side.
+    """Return (lanes of a vector, independent accumulator vectors) for a combiner that selects an argument.
 
     In long rows a vector fills one register: masks of longer ones are packed into bytes and unpacked again.
     """
@@ -142,7 +145,7 @@ def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> t
 
 
 def position_operand(root: HloInstruction) -> int | None:
-    """Return the number of an operand that is an iota along the only reduced dimension.
+    """Return the number of an operand of a reduction that is an iota along the only reduced dimension.
 
     Returns None if there is none.
     """
@@ -162,7 +165,10 @@ def position_operand(root: HloInstruction) -> int | None:
 def _planned(
     inputs: Sequence[HloInstruction], root: HloInstruction, kept_sizes: Sequence[int], sizes: Sequence[int]
 ) -> tuple[Space, Space]:
-    """Return the loops over the results and over the reduced dimensions."""
+    """Return (loops over the results, loops over the reduced dimensions), with merged dimensions.
+
+    ``kept_sizes`` and ``sizes`` are those of the results and of the reduced dimensions.
+    """
     outer, reduced = split_space(kept_sizes, []), split_space(sizes, [])
     accesses = Accesses(inputs)
     source = operation_of(root, Reduce).operand_indices(outer.indices, reduced.indices)
@@ -176,10 +182,11 @@ def _planned(
 
 
 class RowReduction(ReductionEmitter):
-    """Emits a reduction with vector accumulators.
+    """Emits a reduction with accumulators that are vectors along the reduced row.
 
     Attributes:
-        limits: the part of a row outside of which elements are neutral; None for all of it.
+        limits: the range of a row outside of which all elements are neutral for the combiner; None: all of
+            it.
     """
 
     limits: RowLimits | None = None
@@ -190,10 +197,10 @@ class RowReduction(ReductionEmitter):
         chains: int = 1,
         observe: Callable[[Indices, list[Element]], None] = lambda source, values: None,
     ) -> list[Element]:
-        """Return the reduced values as scalars.
+        """Emit the reduction; return the reduced values as scalars.
 
-        ``position`` is the number of an operand that counts along the row, for a combiner that chooses one of
-        its arguments: the choices of the lanes, and of ``chains`` vectors side by side, are then combined in
+        ``position`` is the number of an operand that counts along the row, for a combiner that returns one of
+        its arguments: the choices of the lanes, and of ``chains`` accumulator vectors, are then combined in
         the order of their positions. ``observe`` is called with the index and the elements of every vector.
         """
         self._position, self._observe = position, observe
@@ -218,9 +225,10 @@ class RowReduction(ReductionEmitter):
         return self.combiner.lower(total, self.types)
 
     def _side_by_side(self, lane: Variable, chains: int) -> list[Element]:
-        """Combine vectors into several accumulators in turn, then these, then the vectors that are left.
+        """Emit a loop along a row with ``chains`` independent accumulators; return their combination.
 
-        The first vectors are the accumulators of a combiner without a neutral element.
+        The first vectors of the row are the initial accumulators of a combiner without a neutral element. The
+        vectors after the last full iteration are combined at the end.
         """
         lane.is_lane = True
         lanes = self.vectors.lanes
@@ -251,9 +259,10 @@ class RowReduction(ReductionEmitter):
     def _row(
         self, lane: Variable, low: int, start: list[Element], blocks: Blocks | None = None
     ) -> list[Element]:
-        """Combine the vectors of a row from ``low`` on.
+        """Emit the combination of the vectors of a row from ``low`` on with the accumulators ``start``.
 
-        The last one counts in the lanes that no other has; it is masked if the row is shorter than a vector.
+        The last vector overlaps the one before it, and only its new lanes count; it is masked if the row is
+        shorter than a vector.
         """
         lane.is_lane = True
         lanes = self.vectors.lanes
@@ -278,7 +287,7 @@ class RowReduction(ReductionEmitter):
         return sums
 
     def _vectors(self, low: int, end: int) -> tuple[Operand, Operand]:
-        """Return the begin and end of the vectors of a row that the reduction reads."""
+        """Emit the (begin, end) of the part of [low, end) that must be read: whole vectors in the limits."""
         if self.limits is None:
             return low, end
         lanes, f = self.vectors.lanes, self.function
@@ -303,7 +312,7 @@ class RowReduction(ReductionEmitter):
         return values
 
     def _across(self, accumulators: list[Element]) -> list[Element]:
-        """Reduce across lanes by halves."""
+        """Emit the reduction across the lanes of the accumulators, by halves; return scalars."""
         lanes = self.vectors.lanes
         while lanes > 1:
             half = lanes // 2
@@ -319,7 +328,10 @@ class RowReduction(ReductionEmitter):
     def _in_order(
         self, e: Elements, low: list[Element], high: list[Element]
     ) -> tuple[list[Element], list[Element]]:
-        """Exchange two choices in the lanes in which the second one has the smaller position."""
+        """Emit the exchange of two choices in the lanes in which the second one has the smaller position.
+
+        ``low`` and ``high`` each have an element for every operand. Returns both, ordered.
+        """
         assert self._position is not None
         first, second = low[self._position], high[self._position]
         assert isinstance(first, Value) and isinstance(second, Value)

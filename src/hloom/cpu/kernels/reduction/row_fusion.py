@@ -39,7 +39,7 @@ MOST_SCRATCH: Final = 1 << 16
 
 @KERNELS.register(ROW_FUSION)
 def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a fusion of kind kCustom: row reductions and elementwise operations on the same rows."""
+    """Emit a row fusion (of kind kCustom): row reductions, and elementwise operations on the same rows."""
     i = plan.instruction
     narrow = _narrow_rows(plan.parts)
 
@@ -54,7 +54,7 @@ def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _narrow_rows(parts: KernelParts) -> Rows | None:
-    """Return the rows as lanes, if they are too short to fill a vector."""
+    """Return the loops with rows as lanes, if rows are too short to fill a vector; None otherwise."""
     inputs, members = parts.inputs, parts.members
     shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
     if len(shapes) != 1:
@@ -72,12 +72,18 @@ def _narrow_rows(parts: KernelParts) -> Rows | None:
 
 @dataclass(slots=True)
 class RowPlan:
-    """A row kernel: sizes, loops, reductions in order.
+    """The plan of a kernel that computes reductions along rows, and operations on these rows, row by row.
 
     Attributes:
-        scratch: for each reduction, the arrays of whose row its loop keeps a copy, since they are costly and
-            later loops read the same row of them.
-        accesses: those of one row.
+        rows: the sizes of the dimensions that enumerate the rows.
+        length: elements of a row.
+        space: the loops over the rows.
+        lane: the variable that counts along a row.
+        members: the computed instructions.
+        reductions: the reductions, in order; later ones may use earlier ones.
+        scratch: for each reduction, the arrays of whose row its loop keeps a copy, since they are costly to
+            compute and later loops read them.
+        accesses: the memory accesses of one row.
     """
 
     rows: tuple[int, ...]
@@ -103,7 +109,10 @@ def _planned(parts: KernelParts) -> RowPlan:
 
 
 def plan_rows(parts: KernelParts, reductions: list[HloInstruction], space: Space) -> RowPlan:
-    """Plan a row kernel with the rows at the indices of a space."""
+    """Return the plan of a row kernel for ``reductions`` along rows and what is computed from them.
+
+    ``space`` has the loops over the rows, and the indices of a row.
+    """
     *rows, length = reductions[0].operands[0].shape.dimensions
     lane = Variable(length)
     row_accesses = partial(_row_accesses, roots=parts.roots, reductions=reductions, space=space, lane=lane)
@@ -131,7 +140,10 @@ def plan_rows(parts: KernelParts, reductions: list[HloInstruction], space: Space
 def _shared(
     parts: KernelParts, reductions: Sequence[HloInstruction], is_row: Callable[[HloInstruction], bool]
 ) -> dict[HloInstruction, list[HloInstruction]]:
-    """Return, for each reduction, the costly arrays that its loop computes and later loops need."""
+    """Return, for each reduction, the costly arrays that its loop computes and later loops need.
+
+    ``is_row`` tells whether an array has an element for each element of the rows.
+    """
     members, known = set(parts.members), set(reductions)
     starts = [[r.operands[0]] for r in reductions] + [[r for r in parts.roots if is_row(r)]]
 
@@ -139,7 +151,7 @@ def _shared(
         return i in members and is_row(i) and i.operation.element_cost >= ElementCost.MODERATE
 
     def reached(starts: Iterable[HloInstruction], ends: Container[HloInstruction]) -> list[HloInstruction]:
-        """Return the costly arrays that are computed from known ones, not through the ends."""
+        """Return the costly arrays that ``starts`` are computed from, not searching operands of ``ends``."""
         visited: dict[HloInstruction, None] = {}
         pending = list(starts)
         while pending:
@@ -165,7 +177,7 @@ def _row_accesses(
     space: Space,
     lane: Variable,
 ) -> Accesses:
-    """Return the accesses of a row kernel: those for each reduced array, then those for the results."""
+    """Return the memory accesses of a row kernel: of each reduction in order, then of the results."""
     accesses = Accesses(inputs)
     for reduction in reductions:
         accesses.element(reduction.operands[0], (*space.indices, Index.of(lane)))
@@ -177,7 +189,10 @@ def _row_accesses(
 
 
 def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:
-    """Return the index of a row's element in a result, or of the row's value if there is one per row."""
+    """Return the index at which a row's elements, or its single value, are stored in the result ``root``.
+
+    ``kept`` is the index of the row, ``lane`` the variable along it.
+    """
     rank = root.shape.rank
     if rank == len(kept):
         return kept
@@ -186,12 +201,12 @@ def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> 
 
 
 def is_whole_row(root: HloInstruction, rows: Sequence[int], length: int) -> bool:
-    """Return whether a result has a value per element of the rows, not one per row."""
+    """Return whether an instruction has an element for each element of the rows, not one per row."""
     return root.shape.element_count == math.prod(rows) * length
 
 
 def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
-    """Emit the kernel (inputs..., results..., begin, end) over rows."""
+    """Emit the kernel (inputs..., results..., begin, end) of a row fusion, over rows."""
     plan, inputs, roots = _planned(parts), parts.inputs, parts.roots
     function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, *roots)])
     lanes = row_lanes([*parts.members, *inputs], plan)
@@ -205,7 +220,7 @@ def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
 
 
 def row_lanes(instructions: Sequence[HloInstruction], plan: RowPlan) -> int:
-    """Return the number of lanes for rows: one masked vector for a short row if its reductions allow that."""
+    """Return the lanes for rows of a plan: one masked vector for a short row if its reductions allow that."""
     widest = vector_lanes(instructions, 1 << 20)
     if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
         return vector_lanes(instructions, plan.length)
@@ -218,7 +233,10 @@ def _has_neutral(reduction: HloInstruction) -> bool:
 
 
 class RowEmitter:
-    """Emits the code of one row; ``repeats``: see `vector_loop`, false if results overwrite operands."""
+    """Emits the code of one row: its reductions in order, then the results.
+
+    ``repeats``: the last vector of a row may overlap the one before it; false if results overwrite operands.
+    """
 
     def __init__(
         self,
@@ -235,7 +253,7 @@ class RowEmitter:
         self.kept = plan.space.indices
 
     def row(self, roots: Sequence[HloInstruction], targets: Sequence[View]) -> None:
-        """Emit the reductions, then the results."""
+        """Emit the reductions of one row, then the stores of ``roots`` into ``targets``."""
         with self.scalars.scope(), self.vectors.scope():
             for reduction in self.plan.reductions:
                 self.know_values_of_rows(reduction.operands)
@@ -253,12 +271,15 @@ class RowEmitter:
                 self.sweep(lambda: self.store(full_rows))
 
     def know(self, instruction: HloInstruction, value: Element) -> None:
-        """Use a value as the row's element of an instruction that has one for each row."""
+        """Use ``value`` as the row's element of an instruction that has one element for each row."""
         for elements in (self.scalars, self.vectors):
             elements.know(instruction, self.kept, value)
 
     def know_values_of_rows(self, roots: Sequence[HloInstruction]) -> None:
-        """Emit what a loop reads of arrays with an element for each row, such as a mean, before the loop."""
+        """Emit, ahead of a loop, what it reads of arrays with one element per row, such as a mean.
+
+        ``roots`` are the values that the loop computes.
+        """
         visited: set[HloInstruction] = set()
         pending = list(roots)
         while pending:
@@ -272,7 +293,7 @@ class RowEmitter:
                 self.know(i, self.scalars.element(i, self.kept))
 
     def reduce(self, reduction: HloInstruction) -> list[Element]:
-        """Emit one reduction of the row."""
+        """Emit one reduction of the row, with copies of arrays that later loops read; return [its value]."""
         lane = self.plan.lane
         row = Space((lane,), (Index.of(lane),))
         emitter = RowReduction(self.scalars, self.vectors, reduction, self.kept, row)
@@ -287,19 +308,19 @@ class RowEmitter:
         return sums
 
     def aside(self, array: HloInstruction) -> View:
-        """Allocate scratch memory for one row of an array."""
+        """Emit the allocation of scratch memory for one row of an array; return a view of it as the array."""
         kind = array.shape.element_type
         pointer = self.function.allocate(I8, storage_bytes(kind) * self.plan.length + 64)
         strides = (*(0 for _ in self.plan.rows), 1)
         return View(pointer, kind, array.shape.dimensions, strides)
 
     def sweep(self, body: Callable[[], None]) -> None:
-        """Emit a loop along the row."""
+        """Emit a loop along the row that runs ``body`` for each vector."""
         loop_nest(self.vectors, [self.plan.lane], body, repeats=self.repeats)
         self.plan.lane.is_lane = False
 
     def store(self, whole: Sequence[tuple[HloInstruction, View]]) -> None:
-        """Store a vector of each result."""
+        """Emit the stores of a vector of each result, given (result, view of its memory)."""
         indices = (*self.kept, Index.of(self.plan.lane))
         values = [self.vectors.element(root, indices) for root, _ in whole]
         for (_, target), value in zip(whole, values, strict=True):

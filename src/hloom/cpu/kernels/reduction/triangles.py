@@ -23,11 +23,11 @@ _DIFFERENCES: Final = {"GE": (1, 0), "GT": (1, -1), "LE": (-1, 0), "LT": (-1, -1
 
 
 class RowLimits(NamedTuple):
-    """The half-open range of a row outside of which all elements are neutral.
+    """The half-open range [low, high) of a row outside of which all elements are neutral for the combiner.
 
     Attributes:
-        low: the begin; None for that of the row.
-        high: the end; None for that of the row.
+        low: the begin; None for the begin of the row.
+        high: the end; None for the end of the row.
     """
 
     low: Index | None
@@ -35,7 +35,9 @@ class RowLimits(NamedTuple):
 
 
 def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) -> RowLimits | None:
-    """Return the limits of each row if a reduction's operand is a triangle; None for others.
+    """Return the range of each row that a reduction must read if its operand is a masked triangle, else None.
+
+    The operand is a select between an array and the combiner's neutral element, by a comparison of indices.
 
     Args:
         reduction: the reduction.
@@ -63,9 +65,9 @@ def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) 
 
 
 def _difference(mask: HloInstruction, source: Indices) -> Index | None:
-    """Return an affine index that is at least 0 exactly where the mask is true; None for other masks.
+    """Return an affine index that is at least 0 exactly where ``mask`` is true; None for other masks.
 
-    ``source`` is the index of an element of the mask, a comparison of affine integers.
+    ``mask`` is a comparison of affine integers, and ``source`` the index of one of its elements.
     """
     match mask.operation:
         case Broadcast(dimensions=dimensions):
