@@ -72,7 +72,7 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 class _Blocks:
     """Emits the kernel of an attention fusion, over blocks of query rows of all batches.
 
-    Its parameters are (queries, keys, values, inputs of the row operations ..., result, begin, end).
+    Its parameters are (queries, keys, values, other inputs ..., result, begin, end).
     """
 
     def __init__(

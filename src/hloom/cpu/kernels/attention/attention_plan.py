@@ -219,8 +219,8 @@ def row_operations(
 ) -> RowOperations | None:
     """Return the operations from ``scores`` to attention weights; None if no row kernel computes them.
 
-    None if a dot is among them, if they reduce no rows or rows of other sizes than the weights', or if they
-    read a score at another index than that of the weight.
+    None if a dot is among them, if no reduction is, if a reduced array has other dimensions than the weights,
+    or if scores are read at another index than that of the weight.
     """
     members: dict[HloInstruction, None] = {}
     inputs: dict[HloInstruction, None] = dict.fromkeys(scores)

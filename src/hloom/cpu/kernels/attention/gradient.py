@@ -87,7 +87,7 @@ class _Blocks:
     """Emits the kernel of an attention gradient, over the batches; each is computed by blocks of query rows.
 
     Its parameters are (first operands of the products of scores ..., second operands of all products ...,
-    inputs of the row operations ..., results ..., begin, end).
+    other inputs ..., results ..., begin, end).
     """
 
     def __init__(self, module: Module, name: str, gradient: Gradient, blocks: BlockPlan) -> None:
@@ -196,10 +196,10 @@ class _Blocks:
     def copied(
         self, base: Value, key: tuple[HloInstruction, Matrix, int], kind: ElementType, row: Value, end: Value
     ) -> Value:
-        """Emit the copy of rows [row, end) to scratch memory, contiguous and in the accumulator type.
+        """Emit the copy of an operand's rows [row, end) to scratch memory, in the accumulator type.
 
-        Returns its address. ``key`` is (array, strides, columns); an operand of several products is copied
-        once.
+        Returns its address; its rows are contiguous. ``key`` is (array, strides, columns): an operand of
+        several products is copied once.
         """
         if key in self.copies:
             return self.copies[key]

@@ -244,7 +244,7 @@ class _Lines:
 def _lines(
     dimensions: Sequence[int], strides: Sequence[int], free: Sequence[int], step: int
 ) -> _Lines | None:
-    """Choose the dimensions of a dot's operand that become its rows or columns; None if these are few.
+    """Choose the dimensions of a dot's operand that become its rows or columns; None if these are too small.
 
     They are all ``free`` dimensions if these are contiguous with each other, else the longest contiguous run.
     If ``step``, the operand's stride along k, is not 1, a run with unit stride is preferred, so that vectors

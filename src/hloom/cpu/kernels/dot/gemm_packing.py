@@ -155,7 +155,7 @@ class PanelPacker:
     def prefetch(self, start: Value, step: Value) -> None:
         """Emit the prefetches that a register tile issues at ``step`` along k.
 
-        They cover the part that is due of the tile's share of the next K-block, which begins at ``start``.
+        ``start`` is the address of the tile's share of the next K-block, which is prefetched part by part.
         """
         f = self.f
         if self.by_columns:

@@ -85,14 +85,17 @@ class InnerProduct:
 
     @property
     def interleaved(self) -> bool:
-        """Return whether rows of A of all batches alternate in memory; the tasks then do so, too."""
+        """Return whether the rows of A of all batches alternate in memory.
+
+        Tasks then loop over the batches innermost, in the order of memory.
+        """
         return interleaves(self.gemm)
 
     @property
     def fetched(self) -> int:
         """Return the bytes of A that a tile prefetches, of the next rows of all batches; 0 for none.
 
-        Rows of all batches that alternate in memory are too short for the prefetching of processors.
+        If the rows of all batches alternate in memory, each is too short for the processor's own prefetching.
         """
         if not (self.order == "in turn" and self.interleaved):
             return 0
@@ -407,7 +410,7 @@ class _Tiles:
             self.tile(part, batch, block, low, high)
 
     def prefetch(self, batch: Value, block: Value) -> None:
-        """Emit prefetches of the following block of rows of all batches: a share for each batch."""
+        """Emit prefetches of this batch's share of the next block of rows, in which all batches alternate."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.a_type)
         following = f.intrinsic("smin", block + 1, f.constant(I64, plan.blocks - 1))

@@ -79,7 +79,9 @@ SUMS_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RowStream:
-    """A plan of a product with few rows: multiples of the rows of B are added up, and B is read in order.
+    """A plan of a product with few rows, as a sum of outer products of columns of A and rows of B.
+
+    B is read once, in the order of memory.
 
     Attributes:
         gemm: the product.
@@ -118,7 +120,7 @@ class RowStream:
 
     @property
     def columns(self) -> int:
-        """Return the columns of B of all batches, which are neighbours in a row."""
+        """Return the number of columns of B in all batches, which lie side by side in each row of B."""
         return self.gemm.batches * self.gemm.n
 
     @property
@@ -259,7 +261,7 @@ class Scaled:
 
 
 def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | None) -> LoopKernel:
-    """Emit the kernel (A, B, partial sums, inputs ..., begin, end) that adds multiples of the rows of B.
+    """Emit the kernel (A, B, partial sums, inputs ..., begin, end) that computes sums over ranges of k.
 
     It loops over blocks of columns and ranges of k. ``scaled``: a dequantized B, which reads ``inputs``.
     """
@@ -333,7 +335,7 @@ class _Tasks:
     def block(
         self, first: Value, distance: Value | int, count: int, sums: Value, column: Value, end: Value
     ) -> None:
-        """Emit the addition of multiples of ``count`` rows of B to ``sums``, in the columns [column, end).
+        """Emit the addition of A's elements times ``count`` rows of B to ``sums``, in columns [column, end).
 
         The rows begin with row ``first`` and are ``distance`` rows apart.
         """
@@ -374,7 +376,7 @@ class _Tasks:
                 f.store(value, f.offset(self.factors, first + row * group, value.type))
 
     def tile(self, rows: Sequence[tuple[Value, int]], sums: Value, column: Value, count: int) -> None:
-        """Emit one register tile: add multiples of ``rows`` of B, (address, offset), to ``count`` columns."""
+        """Emit one register tile: add A's elements times ``rows`` of B, (address, offset), to ``sums``."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         type = self.type.vector(plan.lanes // plan.vectors)
         places = [
@@ -417,7 +419,7 @@ class _Tasks:
             prefetch(f.offset(row, AHEAD + offset))
 
     def computed(self, scaled: Scaled, number: int, lane: Variable, count: int) -> list[Value]:
-        """Emit the computation of a tile's elements of a dequantized B, in row ``number`` of those together.
+        """Emit the dequantization of B in a tile: row ``number`` of the `STREAMS` rows multiplied together.
 
         Only ``count`` columns exist. 4-bit numbers give a vector of even columns and one of odd columns.
         """
@@ -588,7 +590,7 @@ def emit_add_row_parts(
 
 
 def _interleaved(e: Elements, sums: Value, lane: Variable, tile: int) -> Element:
-    """Emit the load of a vector of sums; in memory, each tile has its even columns, then its odd ones."""
+    """Emit the load of a vector of sums; memory has a tile's even columns, then its odd columns."""
     f, column = e.function, lane.value
     assert isinstance(column, Value)
     half = e.lanes // 2

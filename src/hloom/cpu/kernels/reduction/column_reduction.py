@@ -25,10 +25,10 @@ from hloom.plan.space import Space, split_space
 
 
 def emit_column_reduction(module: Module, name: str, parts: KernelParts, root: HloInstruction) -> LoopKernel:
-    """Emit the kernel (inputs..., result, begin, end) of a reduction of ``[..., rows, columns]`` along rows.
+    """Emit the kernel (inputs..., result, begin, end) that reduces ``[..., rows, columns]`` over the rows.
 
-    Lanes run along the reduced rows, with an accumulator for each of the few columns. ``root`` is the
-    reduction; the kernel's loop runs over the outermost dimension of the result.
+    Lanes are neighbouring rows, with an accumulator for each of the few columns. ``root`` is the reduction;
+    the kernel's loop runs over the outermost dimension of the result.
     """
     inputs = parts.inputs
     operand, initial = root.operands
@@ -62,7 +62,7 @@ def emit_column_reduction(module: Module, name: str, parts: KernelParts, root: H
 
 
 class _Columns:
-    """Emits the loop along the reduced rows, with one vector accumulator for each column."""
+    """Emits the loop over the reduced rows, a vector of rows at a time, with an accumulator per column."""
 
     def __init__(
         self, vectors: Elements, root: HloInstruction, sources: Sequence[Indices], lane: Variable

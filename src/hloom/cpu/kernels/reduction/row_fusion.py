@@ -151,7 +151,7 @@ def _shared(
         return i in members and is_row(i) and i.operation.element_cost >= ElementCost.MODERATE
 
     def reached(starts: Iterable[HloInstruction], ends: Container[HloInstruction]) -> list[HloInstruction]:
-        """Return the costly arrays that ``starts`` are computed from, not searching operands of ``ends``."""
+        """Return the costly arrays that ``starts`` are computed from, not searching behind ``ends``."""
         visited: dict[HloInstruction, None] = {}
         pending = list(starts)
         while pending:
@@ -220,7 +220,10 @@ def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
 
 
 def row_lanes(instructions: Sequence[HloInstruction], plan: RowPlan) -> int:
-    """Return the lanes for rows of a plan: one masked vector for a short row if its reductions allow that."""
+    """Return the number of lanes for vectors along the rows of ``plan``.
+
+    A row shorter than a vector is a single masked vector if all reductions have a neutral element.
+    """
     widest = vector_lanes(instructions, 1 << 20)
     if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
         return vector_lanes(instructions, plan.length)
@@ -271,7 +274,7 @@ class RowEmitter:
                 self.sweep(lambda: self.store(full_rows))
 
     def know(self, instruction: HloInstruction, value: Element) -> None:
-        """Use ``value`` as the row's element of an instruction that has one element for each row."""
+        """Record ``value`` as the row's element of an instruction that has one element for each row."""
         for elements in (self.scalars, self.vectors):
             elements.know(instruction, self.kept, value)
 
