@@ -1,1 +1,1 @@
-"""Sorts: by keys, by comparing, of rows and of one long row; top-k."""
+"""Emitters of sort and topk kernels: sorts by integer keys, merge sort by any comparator, top-k."""

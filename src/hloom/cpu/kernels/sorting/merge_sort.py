@@ -1,8 +1,8 @@
-"""Sorts by any comparator: a stable bottom-up merge sort of every row.
+"""Merge sort by any comparator: a stable bottom-up merge sort of every row.
 
 Each row along the sorted dimension is copied to scratch memory, merged back and forth between two buffers,
-and copied to the results. The merge selects without a branch on the comparator, so that mispredictions do
-not depend on the data.
+and copied to the results. The merge selects the smaller element without a branch on the comparator's result,
+so that its speed does not depend on the data.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ from hloom.operations.sorting import Sort
 
 
 def merge_sort_bytes(i: HloInstruction) -> int:
-    """Return the bytes of scratch memory: two copies of all operands."""
+    """Return the bytes of scratch memory for the merge sort of ``i``: two copies of every operand."""
     sizes = [o.shape.element_count * storage_bytes(o.shape.element_type) for o in i.operands]
     return 2 * sum(-(-size // 64) * 64 for size in sizes)
 
 
 def emit_merge_sort(program: ProgramEmitter, i: HloInstruction, results: Sequence[View]) -> None:
-    """Emit a sort by its comparator."""
+    """Emit a kernel that merge-sorts every row of sort ``i`` by its comparator, and a call of it."""
     kernel = program.shared(lambda name: _sort_kernel(program.module, name, i))
     sources = [program.pointer(o) for o in i.operands]
     program.call(i, kernel, [*sources, *(r.pointer for r in results), program.workspace(i)])
 
 
 def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (operands..., results..., workspace, begin, end) over a range of rows."""
+    """Emit the function ``name(operands..., results..., workspace, begin, end)``; return it as a kernel.
+
+    The function merge-sorts the rows with numbers in [begin, end).
+    """
     count = len(i.operands)
     (dimension,) = operation_of(i, Sort).dimensions
     sizes = i.operands[0].shape.dimensions
@@ -63,7 +66,7 @@ def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _RowSort:
-    """Emits the sort of one row of n keys with its other operands."""
+    """Emits the merge sort of one row, ``n`` elements of every operand, by the comparator of sort ``i``."""
 
     def __init__(self, function: Function, i: HloInstruction, n: int) -> None:
         self.f, self.n = function, n
@@ -85,17 +88,27 @@ class _RowSort:
             self.e.store(self._view(pointer, k), (self._index(at),), value)
 
     def copy_in(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """Copy a strided row to dense scratch memory."""
+        """Emit a loop that copies a row of each source to a dense target.
+
+        The row begins at element ``start`` of the source; its elements are ``stride`` apart.
+        """
         with self.f.loop(0, self.n) as loop, self.e.scope():
             self._store(targets, loop.index, self._load(sources, start + loop.index * stride))
 
     def copy_out(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """Copy the sorted row to the results."""
+        """Emit a loop that copies a dense row from each source to its target.
+
+        The row begins at element ``start`` of the target; its elements are ``stride`` apart.
+        """
         with self.f.loop(0, self.n) as loop, self.e.scope():
             self._store(targets, start + loop.index * stride, self._load(sources, loop.index))
 
     def run(self, first: list[Value], second: list[Value]) -> list[Value]:
-        """Merge runs of 1, 2, 4 ... elements from one buffer to the other; return the result's buffer."""
+        """Emit passes that merge sorted runs of 1, 2, 4, ... elements from one set of buffers to the other.
+
+        ``first``, which holds the unsorted row, and ``second`` have one buffer for each operand. Returns the
+        pointers of the buffers that hold the sorted row.
+        """
         f = self.f
         limit = f.constant(I64, self.n)
         doublings = max(0, (self.n - 1).bit_length())
@@ -113,7 +126,10 @@ class _RowSort:
     def _merge(
         self, source: Sequence[Value], target: Sequence[Value], low: Value, middle: Value, high: Value
     ) -> None:
-        """Merge the runs [low, middle) and [middle, high); among equals those of the first run come first."""
+        """Emit the merge of the sorted runs [low, middle) and [middle, high) of ``source`` into ``target``.
+
+        The merge is stable: of equal elements, those of the first run come first.
+        """
         f = self.f
         with f.loop(low, high, 1, [low, middle]) as loop, self.e.scope():
             left_at, right_at = loop.values

@@ -1,9 +1,10 @@
-"""Quicksort of unsigned integers in vectors, between two areas of memory.
+"""Quicksort of unsigned integers by vector instructions, between two areas of memory.
 
-Hoare, "Quicksort" (The Computer Journal, 1962). A partition appends the integers below the pivot to one area
-and the others to the other one, so that it does not branch on data. The pivot is the median of as many
-samples as a vector has lanes. Where samples mislead too often, it is the middle of the range of the integers
-instead, which bounds the depth by their bits. Few integers are sorted by a network.
+Hoare, "Quicksort" (The Computer Journal, 1962). A partition step appends the integers below the pivot to one
+area and the others to the other area, without branches on the data. The pivot is the median of as many
+samples as a vector has lanes. Where samples split badly too often, the pivot is the middle of the range of
+values instead, which bounds the recursion depth by the width of the integers. Short ranges are sorted by a
+sorting network.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from hloom.cpu.kernels.sorting.sort_network import sorted_block
 BLOCK: Final = 16
 """Most vectors that a network sorts. With 8 a sort takes 8 % longer: twice as many partitions, short ones."""
 PATIENCE: Final = 2
-"""Levels of partitions by samples, for each bit of the number of integers."""
+"""Levels of recursion whose pivots are medians of samples, for each bit of the number of integers."""
 UNROLLED: Final = 4
-"""Vectors in an iteration of the partition."""
+"""Vectors per iteration of the partition loop."""
 
 
 def sorts_quickly(target: Target) -> bool:
-    """Return whether the processor compresses vectors, or permutes them by indices from a table."""
+    """Return whether the target has AVX2, by which the partition moves selected lanes to a vector's front."""
     return target.has("avx2")
 
 
 def quick_sort(module: Module, element: Type) -> str:
-    """Emit the function (area, other area, count, i1) that sorts integers; return its name.
+    """Emit the function (area, other area, count, i1); return its name.
 
-    The integers are in the other area if the flag is true; the result is in the first one.
+    It sorts ``count`` unsigned integers of type ``element``. The integers are in the other area if the i1 is
+    true, else in ``area``; the sorted ones are in ``area``.
     """
     name = f"quick_sort_{element}"
     if name not in module.functions:
@@ -47,7 +49,7 @@ def quick_sort(module: Module, element: Type) -> str:
 
 
 class QuickSort:
-    """Emits the functions of a sort."""
+    """Emits the functions of a quicksort of unsigned integers of type ``element``."""
 
     def __init__(self, module: Module, element: Type) -> None:
         self.module, self.element = module, element
@@ -55,7 +57,12 @@ class QuickSort:
         self.vector = element.vector(self.lanes)
 
     def emit(self) -> str:
-        """Emit the recursion: partitions, of which the second part is sorted in the next iteration."""
+        """Emit the recursive function (area, other area, count, i1, low, high, levels); return its name.
+
+        It partitions the integers, calls itself for those below the pivot, and loops for the others. All
+        integers lie in [low, high]. ``levels`` is the number of partitions that may still take their pivots
+        from samples.
+        """
         name, element = f"quick_sort_range_{self.element}", self.element
         blocks, equal, partition = self.blocks(), self.equal(), self.partition()
         f = self.module.function(name, [PTR, PTR, I64, I1, element, element, I64])
@@ -84,7 +91,10 @@ class QuickSort:
         return name
 
     def samples(self, f: Function, source: Value, count: Value) -> tuple[Value, Value, Value]:
-        """Return the least, the median and the greatest of samples at equal distances."""
+        """Emit the load of one integer per lane, at equal distances in ``source``.
+
+        Returns the least, the median and the greatest of these samples.
+        """
         lanes = self.lanes
         step = count.logical_shift_right(lanes.bit_length() - 1)
         indices = step.splat(lanes) * f.constant(I64.vector(lanes), list(range(lanes)))
@@ -93,10 +103,11 @@ class QuickSort:
         return ordered.extract(0), ordered.extract(lanes // 2), ordered.extract(lanes - 1)
 
     def partition(self) -> str:
-        """Emit the function (source, area, other area, count, pivot); it counts the integers below the pivot.
+        """Emit the function (source, area, other area, count, pivot); return its name.
 
-        It appends these to the first area, the others to the other one. The source is one of the two, because
-        nothing is stored behind what was loaded.
+        It partitions the ``count`` integers of the source: it writes the integers below the pivot to ``area``
+        and the others to the other area, and returns the number of those below. The source may be one of the
+        areas: no store reaches integers that are still to be loaded.
         """
         name = f"partition_{self.element}"
         if name in self.module.functions:
@@ -131,17 +142,20 @@ class QuickSort:
         return name
 
     def first(self, f: Function, count: Value) -> Value:
-        """Return the mask of the first lanes."""
+        """Emit the mask that selects the first ``count`` lanes of a vector."""
         numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
         return numbers.compare("ult", count.cast("trunc", I32).splat(self.lanes))
 
     def marked(self, f: Function, mask: Value) -> Value:
-        """Return the number of lanes in a mask."""
+        """Emit the number of lanes that are true in ``mask``, as an i64."""
         bits = mask.bitcast(make_type(f"i{self.lanes}"))
         return f.intrinsic("ctpop", bits.cast("zext", I32)).cast("zext", I64)
 
     def compressed(self, f: Function, vector: Value, mask: Value) -> Value:
-        """Return the chosen lanes as the first ones of a vector; the others are any."""
+        """Emit a vector that begins with the lanes of ``vector`` that ``mask`` selects, in order.
+
+        Its remaining lanes are undefined.
+        """
         if self.module.target.has("avx512f"):
             name = f"llvm.experimental.vector.compress.{vector.type.suffix}"
             return f.call(vector.type, name, vector, mask, f.poison(vector.type))
@@ -154,9 +168,10 @@ class QuickSort:
         return f.call(words, "llvm.x86.avx2.permd", vector.bitcast(words), indices).bitcast(vector.type)
 
     def equal(self) -> str:
-        """Emit the function (source, area, count, integer): whether all integers equal this one.
+        """Emit the function (source, area, count, integer); return its name.
 
-        If so it stores them.
+        If all integers of the source equal ``integer``, the function stores them to ``area`` and returns
+        true, else it returns false.
         """
         name = f"quick_sort_equal_{self.element}"
         f = self.module.function(name, [PTR, PTR, I64, self.element], I1)
@@ -175,7 +190,10 @@ class QuickSort:
         return name
 
     def blocks(self) -> str:
-        """Emit the function (source, area, count) that sorts few integers by networks."""
+        """Emit the function (source, area, count) that sorts at most `BLOCK` vectors; return its name.
+
+        It calls the smallest sorting network that holds ``count`` integers.
+        """
         name = f"quick_sort_blocks_{self.element}"
         functions = [self.block(1 << n) for n in range(BLOCK.bit_length())]
         f = self.module.function(name, [PTR, PTR, I64])
@@ -187,7 +205,10 @@ class QuickSort:
         return name
 
     def block(self, vectors: int) -> str:
-        """Emit the function (source, area, count) that sorts more than half of the elements of vectors."""
+        """Emit the function (source, area, count) that sorts integers by a network of ``vectors`` vectors.
+
+        ``count`` is more than half of the network's size. Returns the function's name.
+        """
         name = f"quick_sort_block_{self.element}_{vectors}"
         f = self.module.function(name, [PTR, PTR, I64])
         source, area, count = f.parameters
@@ -212,7 +233,11 @@ class QuickSort:
 
 
 def _compressing_indices(lanes: int, words: int) -> bytes:
-    """Return, for each mask of lanes, the indices of the words of its lanes, one byte each."""
+    """Return a table of permutations that move the selected lanes of a vector to its front.
+
+    For each of the ``2**lanes`` masks it has ``words`` bytes: the indices of the 32-bit words of the selected
+    lanes, then zeros.
+    """
     parts = words // lanes
     entries = [
         [lane * parts + part for lane in range(lanes) if mask >> lane & 1 for part in range(parts)]

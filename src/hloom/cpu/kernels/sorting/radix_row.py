@@ -1,4 +1,4 @@
-"""Radix sorts of one long row, shared among threads in chunks of fixed size.
+"""Radix sort of one long row, shared among threads in a fixed number of chunks.
 
 For each digit every chunk computes its histogram. An exclusive prefix sum over (digit, chunk) then gives each
 chunk the positions of its elements: after all smaller digits, and after the equal digits of earlier chunks.
@@ -24,12 +24,16 @@ AREAS: Final = 2
 
 
 def table_bytes() -> int:
-    """Return the bytes of the histograms."""
+    """Return the bytes of the digit histograms of all chunks."""
     return CHUNKS * BINS * 4
 
 
 class RadixRow(SharedRow):
-    """Emits the kernels of one sort by digits."""
+    """Emits the kernels that radix-sort one long row on several threads.
+
+    One kernel stores the keys, two for each digit compute histograms and scatter, and the last stores the
+    results.
+    """
 
     def __init__(
         self, program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: list[Value]
@@ -38,11 +42,14 @@ class RadixRow(SharedRow):
 
     @staticmethod
     def workspace_bytes(plan: KeySort, n: int) -> int:
-        """Return the bytes of scratch memory of a row."""
+        """Return the bytes of scratch memory for a row of ``n`` elements.
+
+        They hold a flag for each chunk, the histograms, and `AREAS` buffers of records.
+        """
         return flags_bytes(CHUNKS) + table_bytes() + AREAS * area_bytes(plan, n)
 
     def emit(self) -> None:
-        """Sort by each digit, then store the result."""
+        """Emit all kernels: store the keys, sort by each digit from the lowest on, store the results."""
         f, space = self.f, self.pointers[-1]
         self.call(self.pointers, self.fill_chunk, self.chunks, 4 * self.n)
         areas, counts = [self.area(f, space, n) for n in range(AREAS)], self.tables(f, space)
@@ -56,14 +63,20 @@ class RadixRow(SharedRow):
         self.restore()
 
     def digit(self, f: Function, area: Value, index: Value, low: int, width: int) -> tuple[Value, Value]:
-        """Return (integer, digit as an index)."""
+        """Emit the load of the integer at ``index`` of ``area``, and its digit: bits [low, low + width).
+
+        Returns (integer, digit as an i64).
+        """
         kind = self.record.type
         integer = f.load(kind, f.offset(area, index, kind))
         moved = integer.logical_shift_right(low) if low else integer
         return integer, (moved & ((1 << width) - 1)).cast("zext", I64)
 
     def count(self, source: Value, counts: Value, low: int, width: int) -> None:
-        """Emit the histogram of a digit for every chunk."""
+        """Emit a kernel that computes the histogram of one digit for every chunk of ``source``.
+
+        The digit is bits [low, low + width); the histograms are stored in ``counts``.
+        """
 
         def body(f: Function, module: Module, number: Value, start: Value, end: Value) -> None:
             mine = f.offset(f.parameters[1], number * BINS, I32)
@@ -76,7 +89,10 @@ class RadixRow(SharedRow):
         self.call([source, counts], body, self.chunks, 4 * self.n)
 
     def move(self, source: Value, target: Value, counts: Value, low: int, width: int) -> None:
-        """Emit the scatter of every chunk's records to their positions."""
+        """Emit a kernel that scatters the records of every chunk from ``source`` to ``target``.
+
+        ``counts`` has the next position for each chunk and each value of the digit, bits [low, low + width).
+        """
 
         def body(f: Function, module: Module, number: Value, start: Value, end: Value) -> None:
             mine = f.offset(f.parameters[2], number * BINS, I32)
@@ -90,7 +106,7 @@ class RadixRow(SharedRow):
         self.call([source, target, counts], body, self.chunks, 4 * self.n)
 
     def write(self, area: int) -> None:
-        """Store the results from the area that holds the sorted records."""
+        """Emit a kernel that stores the results from the sorted records in area number ``area``."""
 
         def body(f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
             source = self.area(f, f.parameters[len(self.pointers) - 1], area)
@@ -100,7 +116,10 @@ class RadixRow(SharedRow):
 
 
 def _positions(module: Module) -> str:
-    """Emit the exclusive prefix sum over the histograms of all chunks; return the function's name."""
+    """Emit the function that replaces all chunks' histograms by their exclusive prefix sum; return its name.
+
+    The sum runs over the values of the digit and, for each value, over the chunks.
+    """
     name = "sort_positions"
     if name not in module.functions:
         f = module.function(name, [PTR])

@@ -1,4 +1,4 @@
-"""Stable LSD radix sort of unsigned integers with the indices of their elements.
+"""Stable radix sort of unsigned integers, least significant digit first, with the indices of their elements.
 
 Knuth, The Art of Computer Programming, volume 3, section 5.2.5. One sweep computes the histograms of all
 digits; a digit that is equal in all records is skipped.
@@ -13,18 +13,18 @@ from hloom.codegen.llvm.memory import fill_bytes
 from hloom.records import dataclass
 
 LONG: Final = 4096
-"""Length in elements from which digits have 11 bits; shorter rows use 8."""
+"""Number of records from which digits have 11 bits; fewer records are sorted by digits of 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortRecord:
-    """A record: an integer with the key in its upper bits, and optionally an index.
+    """The format of the records that a sort moves: an integer with the key, and optionally an index.
 
     Attributes:
         bits: width of the integer, 32 or 64.
-        key_bits: width of the key: the upper bits, or the lower ones if all above are 0.
-        low: lowest bit of the key.
-        beside: a u32 index in an array of its own moves with the integer.
+        key_bits: width of the key.
+        low: lowest bit of the key in the integer; all bits above the key are 0.
+        beside: whether a u32 index in an array of its own moves with the integer.
     """
 
     bits: int
@@ -34,7 +34,7 @@ class SortRecord:
 
     @property
     def type(self) -> Type:
-        """Return the LLVM type of the integer."""
+        """Return the LLVM type of the integer, i32 or i64."""
         return make_type(f"i{self.bits}")
 
     @property
@@ -42,7 +42,10 @@ class SortRecord:
         return self.bits // 8 + 4 * self.beside
 
     def digits(self, count: int) -> list[tuple[int, int]]:
-        """Return (lowest bit, width) of each digit, least significant first, for ``count`` records."""
+        """Return (lowest bit, width) of each digit by which a radix sort proceeds, least significant first.
+
+        The width depends on ``count``, the number of records.
+        """
         largest = 11 if count >= LONG and self.key_bits > 16 else 8
         number = -(-self.key_bits // largest)
         width = -(-self.key_bits // number)
@@ -52,10 +55,11 @@ class SortRecord:
 
 
 def radix_sort(module: Module, record: SortRecord, count: int) -> str:
-    """Emit the function that sorts records between two areas; return its name.
+    """Emit the function that radix-sorts records of a format between two areas of memory; return its name.
 
-    The function maps (integers, other integers, indices, other indices, count) to a flag that is true if the
-    result lies in the other areas. The indices are null if the record has none beside the integer.
+    The function takes (integers, other integers, indices, other indices, count) and returns an i1 that is
+    true if the sorted records are in the other arrays. The pointers of indices are null unless
+    ``record.beside``. The argument ``count`` determines the width of the digits.
     """
     digits = record.digits(count)
     name = f"radix_sort_{record.bits}_{record.key_bits}_{record.low}_{int(record.beside)}_{digits[0][1]}"
@@ -65,7 +69,7 @@ def radix_sort(module: Module, record: SortRecord, count: int) -> str:
 
 
 class _Sort:
-    """Emits the function of a radix sort."""
+    """Emits the body of a radix sort function: one pass for all histograms, and a scatter for each digit."""
 
     def __init__(self, module: Module, name: str, record: SortRecord, digits: list[tuple[int, int]]) -> None:
         self.f: Function = module.function(name, [PTR, PTR, PTR, PTR, I64], I1)
@@ -74,7 +78,7 @@ class _Sort:
         self.counts = self.f.allocate(I32, self.bins * len(digits))
 
     def emit(self) -> None:
-        """Emit the histograms, then the scatter of each digit."""
+        """Emit the histograms, then for each digit a scatter, skipped if all records share the digit."""
         f = self.f
         integers, others, numbers, other_numbers, count = f.parameters
         self.count(integers, count)
@@ -97,18 +101,18 @@ class _Sort:
         f.finish(swapped)
 
     def digit(self, integer: Value, number: int) -> Value:
-        """Return a digit, as an index."""
+        """Emit the extraction of digit ``number`` from ``integer``; return it as an i64."""
         low, width = self.digits[number]
         moved = integer.logical_shift_right(low) if low else integer
         return (moved & ((1 << width) - 1)).cast("zext", I64)
 
     def bin(self, number: int, digit: Value | int) -> Value:
-        """Return the address of a digit's count."""
+        """Emit the address of the histogram entry of value ``digit`` of digit ``number``."""
         start = self.f.offset(self.counts, number * self.bins, I32)
         return self.f.offset(start, digit, I32)
 
     def count(self, integers: Value, count: Value) -> None:
-        """Emit the histograms of all digits."""
+        """Emit a loop over ``count`` integers that computes the histograms of all digits."""
         f = self.f
         size = f.constant(I64, 4 * self.bins * len(self.digits))
         fill_bytes(self.counts, f.constant(I8, 0), size)
@@ -119,7 +123,11 @@ class _Sort:
                 f.store(f.load(I32, address) + 1, address)
 
     def place(self, number: int, integers: Value, count: Value) -> Value:
-        """Replace the counts of a digit by first positions; return true if all records share the digit."""
+        """Emit the in-place exclusive prefix sum of the histogram of digit ``number``.
+
+        Afterwards the entries are the first positions of each value of the digit. Returns an i1 that is true
+        if all records have the same digit.
+        """
         f = self.f
         first = f.load(self.record.type, integers)
         same = f.load(I32, self.bin(number, self.digit(first, number))).compare(
@@ -136,7 +144,10 @@ class _Sort:
     def move(
         self, number: int, source: tuple[Value, Value], target: tuple[Value, Value], count: Value
     ) -> None:
-        """Scatter the records to the positions of their digits."""
+        """Emit a stable scatter of ``count`` records from ``source`` to ``target`` by digit ``number``.
+
+        Source and target are pairs of arrays (integers, indices).
+        """
         f, kind = self.f, self.record.type
         with f.loop(0, count) as loop:
             integer = f.load(kind, f.offset(source[0], loop.index, kind))

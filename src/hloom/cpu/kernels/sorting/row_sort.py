@@ -1,8 +1,9 @@
 """Sorts of rows by keys: a vector sorting network for short rows, quicksort or radix sort for long ones.
 
-Each key is sorted together with the index of its element; all operands are then gathered in that order. A
-single operand is sorted as keys alone, from which its elements are recovered. Zeros of both signs and NaNs
-with different payloads may share a key; where data have such elements, they are stored again in their order.
+Each key, an unsigned integer, is sorted together with the index of its element; all operands are then
+gathered in that order. A single operand is sorted as keys alone, from which its elements are recovered. Zeros
+of both signs and NaNs with different payloads may share a key; if a row has such elements, they are stored
+again in their original order.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from hloom.records import dataclass
 from hloom.shape import element_type as et
 
 NETWORK: Final = 4096
-"""Longest row, in elements, that is sorted in stack memory: by a network without `sorts_quickly`."""
+"""Longest row, in elements, that is sorted in stack memory; by a network unless `sorts_quickly`."""
 SHORT: Final = 128
-"""Longest row, in elements, that a network sorts in any case, or a merge sort if keys are too wide for it."""
+"""Longest row, in elements, that a network sorts on every target; with too wide keys it is merge-sorted."""
 SHARED: Final = 1 << 15
 """Fewest elements of a row that threads share if it is sorted by quicksort."""
 SLOTS: Final = 16
@@ -47,14 +48,15 @@ Method: TypeAlias = Literal["network", "quicksort", "digits"]
 
 @dataclass(frozen=True, slots=True)
 class KeySort:
-    """The algorithm of a sort by keys.
+    """The plan of a sort by keys: how the keys are packed into integers, and how these are sorted.
 
     Attributes:
-        groups: keys packed into one integer each, the most significant group first.
-        record: the record that is sorted: a key alone, or with the index of its element.
-        alone: whether keys of a single operand are sorted without indices.
+        groups: the keys, most significant first, in groups of at most 64 bits; a group is packed into one
+            integer.
+        record: the format of the records that are sorted: a key alone, or with the index of its element.
+        alone: whether the keys of a single operand are sorted without indices.
         method: how the records are sorted.
-        on_stack: whether scratch memory of a row is stack memory.
+        on_stack: whether the records of a row are in stack memory, instead of the workspace.
     """
 
     groups: tuple[tuple[SortKey, ...], ...]
@@ -71,7 +73,10 @@ class KeySort:
 
 @lru_cache(256)
 def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
-    """Return the plan of a sort by keys; None if only the comparator defines the order."""
+    """Return the plan to sort ``i`` by keys; None if it is to be merge-sorted by its comparator.
+
+    That is so if no keys are recognized in the comparator, and for short rows with wide keys.
+    """
     n = length(i)
     keys = sort_keys(i.called_computations[0]) if 2 <= n < 2**31 else None
     if keys is None:
@@ -95,7 +100,7 @@ def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
 
 
 def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Method:
-    """Return the method for rows of integers of one word."""
+    """Return how to sort rows of ``n`` records that are single integers; ``alone``: keys without indices."""
     if not sorts_quickly(target):
         return "network" if n <= NETWORK else "digits"
     if n <= SHORT:
@@ -105,7 +110,7 @@ def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Metho
 
 
 def _few_bits(n: int, target: Target, *, alone: bool) -> int:
-    """Return the most bits of keys that are sorted by digits sooner than by quicksort, as measured."""
+    """Return the key width in bits up to which radix sort beats quicksort on rows of ``n`` elements."""
     if n >= SHARED:
         return 0 if alone else 8
     if alone:
@@ -114,40 +119,44 @@ def _few_bits(n: int, target: Target, *, alone: bool) -> int:
 
 
 def _sorts_alone(i: HloInstruction, keys: Sequence[SortKey]) -> bool:
-    """Return whether the elements of a single operand can be recovered from their keys, but for few keys."""
+    """Return whether ``i`` can be sorted by its keys without indices.
+
+    It has a single operand then, whose elements can be recovered from their keys, except for few values such
+    as NaN.
+    """
     kind = i.operands[0].shape.element_type
     is_single = len(keys) == len(i.operands) == 1 and keys[0].choice and keys[0].element_type is kind
     return is_single and kind.bits >= (16 if kind.is_floating else 8) and kind is not et.PRED
 
 
 def length(i: HloInstruction) -> int:
-    """Return the number of elements of a row."""
+    """Return the number of elements of a row, the size of the dimension along which ``i`` sorts."""
     (dimension,) = operation_of(i, Sort).dimensions
     return i.operands[0].shape.dimensions[dimension]
 
 
 def padded(n: int) -> int:
-    """Return the number of records that a network sorts for rows of n elements."""
+    """Return the number of records, a power of two, to which a network pads a row of ``n`` elements."""
     return max(8, 1 << (n - 1).bit_length())
 
 
 def slots(i: HloInstruction) -> int:
-    """Return the number of rows sorted at once, if they need scratch memory."""
+    """Return the number of rows of ``i`` that are sorted at once, each in its own slot of the workspace."""
     return min(SLOTS, max(1, i.operands[0].shape.element_count // max(1, length(i))))
 
 
 def area_bytes(plan: KeySort, n: int) -> int:
-    """Return the bytes of scratch memory for the records of a row."""
+    """Return the bytes of one buffer for the records of a row of ``n`` elements."""
     return -(-n * plan.record.bytes // 64) * 64 + 64
 
 
 def slot_bytes(plan: KeySort, n: int) -> int:
-    """Return the bytes of scratch memory for the records of a row, twice."""
+    """Return the bytes of scratch memory to sort a row of ``n`` elements: two buffers of records."""
     return 2 * area_bytes(plan, n)
 
 
 def counts_along(operand: HloInstruction, dimension: int) -> bool:
-    """Return whether an operand is an iota along a dimension, which is cheaper to compute than to load."""
+    """Return whether ``operand`` is an iota along ``dimension``, which is cheaper to compute than to load."""
     match operand.operation:
         case Iota(iota_dimension=along):
             return along == dimension
@@ -159,13 +168,19 @@ def counts_along(operand: HloInstruction, dimension: int) -> bool:
 
 
 def emit_rows(program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: Sequence[Value]) -> None:
-    """Sort row by row; ``pointers``: operands, results, workspace."""
+    """Emit a kernel that sorts every row of ``i`` by keys, and a call of it.
+
+    Its arguments ``pointers`` are those of the operands, results and workspace.
+    """
     kernel = program.shared(lambda name: _rows_kernel(program.module, name, i, plan))
     program.call(i, kernel, pointers)
 
 
 def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) -> LoopKernel:
-    """Emit the kernel (operands..., results..., workspace, begin, end) over rows, or slots of rows."""
+    """Emit the function ``name(operands..., results..., workspace, begin, end)``; return it as a kernel.
+
+    An iteration sorts one row or, if records are in the workspace, the rows that share one slot of it.
+    """
     count = len(i.operands)
     function = module.function(name, [PTR] * (2 * count + 1) + [I64, I64])
     *_, begin, end = function.parameters
@@ -186,7 +201,7 @@ def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) ->
 
 
 class RowByKeys:
-    """Emits the code that sorts a row by integer keys, one row for each call of `run`.
+    """Emits the code that sorts a row by integer keys; each call of `run` emits the sort of one row.
 
     Args:
         module: the module, for functions that kernels share.
@@ -224,7 +239,11 @@ class RowByKeys:
     # -- rows
 
     def run(self, row: Value, slot: Value) -> None:
-        """Emit the sort of a row in the scratch memory of a slot."""
+        """Emit the sort of row number ``row``.
+
+        ``slot`` is the number of its part of the workspace, which is used unless its records are on the
+        stack.
+        """
         self.others = self.row_indices(row)
         if self.plan.method == "network":
             stack = self.f.allocate(I64, padded(self.n))
@@ -244,7 +263,7 @@ class RowByKeys:
             self.store_again()
 
     def row_indices(self, row: Value) -> list[Index]:
-        """Return the multi-index of the row, with 0 in the sorted dimension."""
+        """Emit the multi-index of the first element of row number ``row``: 0 in the sorted dimension."""
         numbers: list[Index] = [Index(0)] * len(self.sizes)
         for d in reversed(range(len(self.sizes))):
             if d == self.dimension or self.sizes[d] == 1:
@@ -255,24 +274,30 @@ class RowByKeys:
         return numbers
 
     def at(self, place: Index) -> tuple[Index, ...]:
-        """Return the multi-index of an element of the row."""
+        """Return the multi-index of the element at position ``place`` of the current row."""
         return (*self.others[: self.dimension], place, *self.others[self.dimension + 1 :])
 
     def each(self, e: Elements, body: Callable[[Index], None]) -> None:
-        """Run ``body(place)`` for the elements, or vectors, of the row from ``low`` to ``high``."""
+        """Emit a loop over the elements of the row from ``low`` to ``high``, by vectors if ``e`` has lanes.
+
+        ``body(place)`` emits an iteration.
+        """
         variable = Variable(self.n, "s")
         loop_nest(
             e, [variable], lambda: body(Index.of(variable)), self.low, self.high, is_aligned=self.is_aligned
         )
 
     def area(self, pointer: Value, kind: Type) -> View:
-        """Return scratch memory as an array of unsigned integers."""
+        """Return a view of scratch memory as an array of integers of type ``kind``, one per record."""
         return View(pointer, et.U32 if kind.bits == 32 else et.U64, (padded(self.n),))
 
     # -- keys alone
 
     def fill_alone(self, area: Value) -> Value:
-        """Store the keys; return a flag that is true if an element cannot be recovered from its key."""
+        """Emit a loop that stores the key of each element of the row to ``area``.
+
+        Returns an i1 that is true if the bits of some element cannot be recovered from its key.
+        """
         key = self.plan.groups[0][0]
         kind = key.element_type
         address = self.f.allocate(I32, self.e.lanes)
@@ -300,14 +325,14 @@ class RowByKeys:
         return self.f.intrinsic("vector.reduce.or", self.f.load(wide, address), result=I32).compare("ne", 0)
 
     def write_sorted(self, area: Value) -> None:
-        """Store the results from sorted keys or records."""
+        """Emit stores of the row's results from the sorted keys or records in ``area``."""
         if self.plan.alone:
             self.write_alone(area)
         else:
             self.write(area)
 
     def write_alone(self, area: Value) -> None:
-        """Store the elements recovered from the sorted keys."""
+        """Emit a loop that recovers elements from the sorted keys in ``area``, and stores them as results."""
         key = self.plan.groups[0][0]
         source = self.area(area, self.plan.record.type)
 
@@ -321,7 +346,10 @@ class RowByKeys:
         self.each(self.out, body)
 
     def store_again(self) -> None:
-        """Store the elements of each key that several elements share, in the order of the row."""
+        """Emit code that stores the elements of shared keys again, in the order of the operand's row.
+
+        A key is shared if elements with different bits have it, such as zeros of both signs.
+        """
         key, f = self.plan.groups[0][0], self.f
         e = Elements(f, 0, self.e.views)
         for shared in key.shared:
@@ -331,7 +359,10 @@ class RowByKeys:
                 self.store_equal(e, value, first)
 
     def store_equal(self, e: Elements, value: Value, first: Value) -> None:
-        """Store the elements with a key in their order, from a place on; ``e`` has no lanes."""
+        """Emit a loop that stores the row's elements with key ``value`` as results, in their original order.
+
+        They are stored from position ``first`` of the row on; ``e`` emits scalar stores.
+        """
         key, f, variable = self.plan.groups[0][0], self.f, Variable(self.n, "s")
         position = f.allocate(I64)
         f.store(first.cast("zext", I64), position)
@@ -355,7 +386,10 @@ class RowByKeys:
         loop_nest(self.e, [variable], body)
 
     def count(self, value: Value, comparison: str) -> Value:
-        """Return the number of elements of the row whose keys are below one, or at most one."""
+        """ ""Emit the number of the row's elements whose key is below ``value``, as an i32.
+
+        ``comparison`` is ``ult`` or, to count keys equal to the value too, ``ule``.
+        """
         key, wide = self.plan.groups[0][0], I32.vector(self.e.lanes)
         counts, variable = self.f.allocate(I32, self.e.lanes), Variable(self.n, "s")
         self.f.store(self.f.constant(wide, 0), counts)
@@ -373,7 +407,11 @@ class RowByKeys:
     # -- keys with numbers
 
     def by_records(self, areas: tuple[Value, Value]) -> None:
-        """Sort by each group of keys, the least significant first, and store all results."""
+        """Emit the sort of a row by records with indices, and the stores of all results.
+
+        The records are sorted by each group of keys in turn, the least significant group first, between two
+        buffers.
+        """
         record = self.plan.record
         first, second = areas
         for number, group in enumerate(reversed(self.plan.groups)):
@@ -385,7 +423,11 @@ class RowByKeys:
         self.write_sorted(first)
 
     def record_at(self, index: Index, group: Sequence[SortKey]) -> Value:
-        """Return the integer of the record of an element: its key, with its index if both are in one."""
+        """Emit the integer of the record of the element at position ``index``.
+
+        It is the element's key of ``group``, with the index in the lower 32 bits if the record has the index
+        there.
+        """
         if self.plan.alone:
             (key,) = group
             integer = key.integer(self.e, [self.e.element(self.i.operands[0], self.at(index))])
@@ -397,11 +439,14 @@ class RowByKeys:
         )
 
     def numbers(self, area: Value) -> Value:
-        """Return the address of the indices that move along with the integers."""
+        """Emit the address of the u32 indices of the records, which follow the integers in ``area``."""
         return self.f.offset(area, -(-self.n * 8 // 64) * 64)
 
     def group_integer(self, group: Sequence[SortKey], elements: Sequence[Element]) -> Value:
-        """Return the keys of a group as one integer of 64 bits."""
+        """Emit the keys of a group, concatenated to an i64 with the most significant key in the upper bits.
+
+        ``elements`` are the elements of all operands at one position.
+        """
         total: Value | None = None
         for key in group:
             part = key.integer(self.e, elements).cast("zext", I64)
@@ -410,7 +455,7 @@ class RowByKeys:
         return total
 
     def fill(self, group: Sequence[SortKey], area: Value) -> None:
-        """Store the records of the row."""
+        """Emit a loop that stores each element's record, with its keys of ``group``, to ``area``."""
         record = self.plan.record
         integers, numbers = self.area(area, I64), self.area(self.numbers(area), I32)
 
@@ -425,7 +470,11 @@ class RowByKeys:
             self.pad(area, I64)
 
     def renumber(self, group: Sequence[SortKey], area: Value, other: Value) -> tuple[Value, Value]:
-        """Store the records of the next group in the order of the groups sorted so far."""
+        """Emit a loop that gives sorted records the keys of ``group``, the next more significant group.
+
+        The indices are read from ``area``; the new records are stored to ``other`` in the same order. Returns
+        (other, area).
+        """
         old, numbers = self.area(self.numbers(area), I32), self.area(self.numbers(other), I32)
         integers = self.area(other, I64)
 
@@ -441,7 +490,10 @@ class RowByKeys:
         return other, area
 
     def write(self, area: Value) -> None:
-        """Gather the operands in the order of the sorted records."""
+        """Emit a loop that gathers the operands by the indices of the sorted records in ``area``.
+
+        The gathered elements are stored as the results of the sort.
+        """
         record = self.plan.record
         source = self.area(self.numbers(area), I32) if record.beside else self.area(area, I64)
         e = self.out
@@ -462,7 +514,7 @@ class RowByKeys:
     # -- sorting
 
     def pad(self, area: Value, kind: Type) -> None:
-        """Fill a network's records beyond the row with the greatest integer."""
+        """Emit stores of the greatest integer to the records of ``area`` that pad the row for a network."""
         for position in range(self.n, padded(self.n)):
             if position - self.n < 32:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, position, kind))
@@ -471,7 +523,10 @@ class RowByKeys:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))
 
     def sorted(self, areas: tuple[Value, Value]) -> tuple[Value, Value]:
-        """Sort records; return the area that holds the result, and the other one."""
+        """Emit the sort of the records in the first of two areas.
+
+        Returns (area with the sorted records, other area).
+        """
         f, record = self.f, self.plan.record
         if self.plan.method == "network":
             count = padded(self.n)

@@ -1,9 +1,9 @@
-"""Sorts of one long row, shared among threads: chunks are divided into buckets, then buckets are sorted.
+"""Sample sort of one long row, shared among threads: chunks are divided into buckets, which are then sorted.
 
 Frazer and McKellar, "Samplesort" (Journal of the ACM 1970). Splitters are quantiles of samples of the row.
-Each chunk is partitioned by all of them while it is in the cache; a bucket collects its pieces of all chunks
-and is sorted by itself. Equal integers are the same, so that the result depends neither on chunks nor on
-splitters.
+Each chunk is partitioned by all splitters while it is in the cache; a bucket collects its pieces from all
+chunks and is sorted by itself. Equal integers are interchangeable, so that the result depends neither on
+chunks nor on splitters.
 """
 
 from __future__ import annotations
@@ -22,30 +22,36 @@ from hloom.ir.instruction import HloInstruction
 
 AREAS: Final = 3
 USUAL: Final = 1 << 15
-"""Elements of a chunk, and of a bucket, of a row that is long enough."""
+"""Elements of a chunk, and on average of a bucket, if the row is long enough."""
 FEWEST, MOST = 16, 256
-"""Bounds of the number of buckets; the first also of that of chunks."""
+"""Bounds of the number of buckets; the first is also the least number of chunks."""
 SAMPLES: Final = 16
-"""Samples for each bucket."""
+"""Samples per bucket."""
 
 
 def chunk_count(n: int) -> int:
-    """Return the number of chunks."""
+    """Return the number of chunks into which a row of ``n`` elements is divided."""
     return -(-n // chunk_length(n, max(FEWEST, n // USUAL)))
 
 
 def bucket_count(n: int) -> int:
-    """Return the number of buckets, a power of two."""
+    """Return the number of buckets for a row of ``n`` elements: ranges of keys that are sorted separately."""
     return min(MOST, max(FEWEST, 1 << (n // USUAL).bit_length()))
 
 
 def table_bytes(n: int) -> int:
-    """Return the bytes of the samples, with space to sort them, and of the bounds of all pieces."""
+    """Return the bytes of the tables for a row of ``n`` elements.
+
+    They are the samples, with space to sort them, and the bounds of each bucket's piece in every chunk.
+    """
     return 2 * bucket_count(n) * SAMPLES * 8 + -(-chunk_count(n) * (bucket_count(n) + 1) * 4 // 64) * 64
 
 
 class SampleSort(SharedRow):
-    """Emits the kernels of one sort by buckets."""
+    """Emits the kernels that sort one long row on several threads by buckets, ranges of keys.
+
+    They draw sorted samples, divide each chunk into buckets, and sort each bucket.
+    """
 
     def __init__(
         self, program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: list[Value]
@@ -55,31 +61,44 @@ class SampleSort(SharedRow):
 
     @staticmethod
     def workspace_bytes(plan: KeySort, n: int) -> int:
-        """Return the bytes of scratch memory of a row."""
+        """Return the bytes of scratch memory for a row of ``n`` elements.
+
+        They hold a flag for each chunk, the tables of `table_bytes`, and `AREAS` buffers of records.
+        """
         return flags_bytes(chunk_count(n)) + table_bytes(n) + AREAS * area_bytes(plan, n)
 
     def emit(self) -> None:
-        """Emit all steps."""
+        """Emit all kernels: draw samples, divide the chunks, sort the buckets.
+
+        At last, elements that share a key are stored again (`restore`).
+        """
         self.call(self.pointers, self.sample, 1, self.buckets * SAMPLES)
         self.call(self.pointers, self.divide_chunk, self.chunks, 8 * self.n)
         self.call(self.pointers, self.sort_bucket, self.buckets, 16 * self.n)
         self.restore()
 
     def space(self, f: Function) -> Value:
-        """Return the scratch memory, the last array of a kernel."""
+        """Return the pointer of the scratch memory among the parameters of the kernel ``f``."""
         return f.parameters[len(self.pointers) - 1]
 
     def samples(self, f: Function) -> Value:
-        """Return the address of the samples."""
+        """Emit the address of the samples in the scratch memory of the kernel ``f``."""
         return self.tables(f, self.space(f))
 
     def bounds(self, f: Function, chunk: Value) -> Value:
-        """Return the address of the first element of each piece of a chunk, and of its end."""
+        """Emit the address of the bounds of a chunk's pieces.
+
+        They are the index in the chunk at which the piece of each bucket begins, then the length of the
+        chunk.
+        """
         first = f.offset(self.samples(f), 2 * self.buckets * SAMPLES * 8)
         return f.offset(first, chunk * (self.buckets + 1), I32)
 
     def sample(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Store samples at equal distances, sorted."""
+        """Emit the body of the kernel that stores samples of the row, at equal distances, and sorts them.
+
+        The unused ``number``, ``low`` and ``high`` are those of `Piece`.
+        """
         count, kind = self.buckets * SAMPLES, self.record.type
         row, variable = self.row(f, module, low, high), Variable(self.buckets * SAMPLES, "s")
         samples = self.samples(f)
@@ -95,7 +114,11 @@ class SampleSort(SharedRow):
         f.call(None, quick_sort(module, kind), samples, end, f.constant(I64, count), f.constant(I1, 0))
 
     def divide_chunk(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Fill a chunk and divide it into buckets."""
+        """Emit the body of the kernel that divides chunk ``number`` into a piece for each bucket.
+
+        It stores the records of the elements [low, high) of the row, partitions them, and stores the pieces'
+        bounds.
+        """
         self.fill_chunk(f, module, number, low, high)
         areas = [f.offset(self.area(f, self.space(f), n), low, self.record.type) for n in range(2)]
         bounds = self.bounds(f, number)
@@ -105,7 +128,11 @@ class SampleSort(SharedRow):
         store_element(bounds, self.buckets, (high - low).cast("trunc", I32))
 
     def sort_bucket(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Collect the pieces of a bucket, sort them and store the results."""
+        """Emit the body of the kernel that sorts bucket ``number``.
+
+        It collects the bucket's pieces from all chunks, sorts them, and stores the results. ``low`` and
+        ``high`` are unused.
+        """
         kind, chunks, zero = self.record.type, self.chunks, f.constant(I64, 0)
         pieces, other, area = (self.area(f, self.space(f), n) for n in range(AREAS))
         with f.loop(0, chunks, 1, [zero]) as loop:
@@ -127,10 +154,12 @@ class SampleSort(SharedRow):
 
 
 def _divide(module: Module, kind: Type) -> str:
-    """Emit the function (area, other area, count, i1, samples, buckets, bounds, begin) that divides integers.
+    """Emit the recursive function that divides integers into buckets; return its name.
 
-    The integers are in the other area if the flag is true; the pieces follow each other in the first one. The
-    function stores the first index of each piece, from ``begin`` on.
+    Its parameters are (area, other area, count, i1, samples, buckets, bounds, begin). The integers are in the
+    other area if the i1 is true, else in ``area``; the buckets follow each other in ``area``. The splitters
+    are taken from the sorted samples. The function stores the start of each bucket to ``bounds``; the first
+    is ``begin``.
     """
     name = f"divide_{kind}"
     if name in module.functions:

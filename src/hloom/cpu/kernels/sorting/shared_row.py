@@ -1,4 +1,4 @@
-"""One long row that threads share in chunks: its keys or records, and elements that share a key.
+"""Base class of the sorts of one long row that threads share in chunks.
 
 The chunks do not depend on the number of threads.
 """
@@ -15,18 +15,22 @@ from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 
 Piece: TypeAlias = Callable[[Function, Module, Value, Value, Value], None]
-"""Emit the work on a chunk: (function, module, number, low, high)."""
+"""Emits an iteration of a kernel over chunks: (function, module, number of the chunk, its begin, its end)."""
 
 
 def chunk_length(n: int, chunks: int) -> int:
-    """Return the elements of all chunks but the last one: whole cache lines."""
+    """Return the length of all chunks but the last of ``n`` elements in at most ``chunks`` chunks.
+
+    It is a multiple of 64 elements, so that chunks consist of whole cache lines.
+    """
     return -(-n // (64 * chunks)) * 64
 
 
 class SharedRow:
-    """Emits kernels over the chunks of a row.
+    """Base class that emits kernels over the chunks of one long row.
 
-    Scratch memory begins with a flag for each chunk and ``tables`` bytes, then has areas of all records.
+    Scratch memory begins with a flag for each chunk and ``tables`` bytes of the subclass, followed by areas,
+    each with room for the records of the whole row.
     """
 
     def __init__(
@@ -47,15 +51,20 @@ class SharedRow:
         self.areas_at = self.tables_at + tables
 
     def area(self, f: Function, space: Value, number: int) -> Value:
-        """Return an area of records."""
+        """Emit the address of area ``number``, a buffer for the row's records in scratch memory ``space``."""
         return f.offset(space, self.areas_at + number * area_bytes(self.plan, self.n))
 
     def tables(self, f: Function, space: Value) -> Value:
-        """Return the memory before the areas."""
+        """Emit the address of the subclass's tables in the scratch memory ``space``."""
         return f.offset(space, self.tables_at)
 
     def call(self, parameters: list[Value], body: Piece, pieces: int, work: int) -> None:
-        """Emit a kernel over chunks: ``body(function, module, number, low, high)``."""
+        """Emit a kernel of ``pieces`` iterations that threads share, and its call with ``parameters``.
+
+        ``body(function, module, number, low, high)`` emits an iteration, which for kernels over chunks
+        processes the elements [low, high) of chunk ``number``. ``work`` is a rough number of elementary
+        operations.
+        """
 
         def emit(name: str) -> LoopKernel:
             module = self.program.module
@@ -71,14 +80,18 @@ class SharedRow:
         self.program.call(self.i, self.program.shared(emit), parameters)
 
     def row(self, function: Function, module: Module, low: Value, high: Value) -> RowByKeys:
-        """Return the row emitter for a range."""
+        """Return an emitter for the elements [low, high) of the row in ``function``."""
         row = RowByKeys(module, function, self.i, self.plan)
         row.others = row.row_indices(function.constant(I64, 0))
         row.low, row.high = low, high
         return row
 
     def fill_chunk(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Store the keys of a chunk, or its records, in the first area."""
+        """Emit the body of a kernel that stores the keys or records of chunk ``number`` to the first area.
+
+        For keys without indices it also stores the chunk's flag: whether some element differs from the one
+        that its key gives.
+        """
         space = f.parameters[len(self.pointers) - 1]
         row = self.row(f, module, low, high)
         if self.plan.alone:
@@ -88,7 +101,11 @@ class SharedRow:
             row.fill(self.plan.groups[0], self.area(f, space, 0))
 
     def restore(self) -> None:
-        """Store the elements that share their keys with others again, if there are any."""
+        """Emit code that stores the elements of shared keys again, in the order of the row.
+
+        A key is shared if elements with different bits have it, such as zeros of both signs. The code runs
+        only if a chunk has set its flag.
+        """
         if not self.plan.alone:
             return
         f, space = self.f, self.pointers[-1]
@@ -104,5 +121,8 @@ class SharedRow:
 
 
 def flags_bytes(chunks: int) -> int:
-    """Return the bytes of the flags by which chunks report elements not recoverable from their keys."""
+    """Return the bytes of the flags of ``chunks`` chunks.
+
+    A chunk's flag is set if the chunk has an element that cannot be recovered from its key.
+    """
     return -(-4 * chunks // 64) * 64

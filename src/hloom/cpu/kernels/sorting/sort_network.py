@@ -1,8 +1,8 @@
 """Sorting networks in vectors: bitonic merges of unsigned integers in registers and in memory.
 
 Batcher, "Sorting networks and their applications" (AFIPS 1968), in the form where every merge begins by
-comparing elements from both ends, so that all runs ascend. In registers the first runs are those of a lane in
-all vectors.
+comparing elements from both ends, so that all runs ascend. In registers, the first runs consist of the same
+lane of all vectors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BLOCK: Final = 8
 def network(module: Module, element: Type) -> str:
     """Emit the function (pointer, count) that sorts ``count`` unsigned integers in place; return its name.
 
-    The count is a power of two and at least that of a `block_size`.
+    The count must be a power of two and at least `block_size` of ``element``.
     """
     name = f"sort_network_{element}"
     if name not in module.functions:
@@ -28,7 +28,10 @@ def network(module: Module, element: Type) -> str:
 
 
 def small_network(module: Module, element: Type, count: int) -> str:
-    """Emit the function (pointer) that sorts a power of two of integers in one block; return its name."""
+    """Emit the function (pointer) that sorts ``count`` unsigned integers in place; return its name.
+
+    The count is a power of two and at most `block_size` of ``element``.
+    """
     name = f"sort_network_{element}_{count}"
     if name not in module.functions:
         function = module.function(name, [PTR])
@@ -41,12 +44,12 @@ def small_network(module: Module, element: Type, count: int) -> str:
 
 
 def lanes_of(element: Type) -> int:
-    """Return the number of lanes of the vectors in which integers of a type are sorted."""
+    """Return the number of lanes of the 512-bit vectors in which integers of type ``element`` are sorted."""
     return 512 // element.bits
 
 
 def block_size(element: Type) -> int:
-    """Return the number of integers sorted in registers at once."""
+    """Return the number of integers of type ``element`` that are sorted in registers at once."""
     return BLOCK * lanes_of(element)
 
 
@@ -63,22 +66,23 @@ def _stored(function: Function, vectors: Sequence[Value], pointer: Value) -> Non
 
 
 def _ordered(a: Value, b: Value) -> tuple[Value, Value]:
-    """Return the lane-wise (smaller, larger).
+    """Emit the lane-wise minimum and maximum of two vectors of unsigned integers; return (minimum, maximum).
 
-    In vectors of 64 bytes only one unit of Intel's processors computes minima and maxima, those of 64 bits in
-    two operations; two units compute the exclusive or. Blocks take 0.8 of the time.
+    The maximum is ``a ^ b ^ minimum``: in vectors of 64 bytes, Intel's processors have only one unit that
+    computes minima and maxima, those of 64 bits in two operations, but two units for the exclusive or. Blocks
+    take 0.8 of the time.
     """
     smaller = a.function.intrinsic("umin", a, b)
     return smaller, a ^ b ^ smaller
 
 
 def _blended(yes: Value, no: Value, lanes: Sequence[bool]) -> Value:
-    """Return the marked lanes of one vector, and the others of another."""
+    """Emit a vector with the lanes of ``yes`` where ``lanes`` is true, and the lanes of ``no`` elsewhere."""
     return yes.shuffle([n if marked else n + len(lanes) for n, marked in enumerate(lanes)], no)
 
 
 def _exchanged(vector: Value, distance: int) -> Value:
-    """Order every lane and that at a distance, a power of two."""
+    """Emit compare-exchanges of all lanes of a vector that are ``distance`` apart, a power of two."""
     lanes = range(vector.type.lanes)
     other = vector.shuffle([n ^ distance for n in lanes])
     if vector.type.bits == 64:  # 0.8 of the time of a minimum and a maximum; of 32 bits, 1.05
@@ -88,7 +92,7 @@ def _exchanged(vector: Value, distance: int) -> Value:
 
 
 def _merged_lanes(vector: Value) -> Value:
-    """Merge a bitonic vector into ascending lanes."""
+    """Emit the merge of a bitonic vector; return the vector with its lanes in ascending order."""
     distance = vector.type.lanes // 2
     while distance:
         vector = _exchanged(vector, distance)
@@ -97,7 +101,10 @@ def _merged_lanes(vector: Value) -> Value:
 
 
 def _descend(vectors: list[Value], count: int) -> None:
-    """Merge bitonic runs of ``count`` vectors, lane by lane."""
+    """Emit compare-exchanges between vectors that are ``count / 2``, ..., 2, 1 apart, in all lanes.
+
+    They merge bitonic runs of ``count`` vectors in each lane separately. Updates the list ``vectors``.
+    """
     distance = count // 2
     while distance:
         for k in range(len(vectors)):
@@ -107,9 +114,10 @@ def _descend(vectors: list[Value], count: int) -> None:
 
 
 def sorted_block(vectors: Sequence[Value]) -> list[Value]:
-    """Sort all elements of a power of two of vectors.
+    """Emit the sort of all elements of the vectors, a power of two in number; return the sorted vectors.
 
-    Each lane of all vectors is a run, whose sorting needs no shuffles; then runs of adjacent lanes merge.
+    First each lane of all vectors is sorted as a run of its own, which needs no shuffles; then runs of
+    adjacent lanes are merged.
     """
     vectors, count, lanes = list(vectors), len(vectors), vectors[0].type.lanes
     for low, high in _comparators(count):
@@ -127,7 +135,7 @@ def sorted_block(vectors: Sequence[Value]) -> list[Value]:
 
 
 def _comparators(count: int) -> list[tuple[int, int]]:
-    """Return the comparators of Batcher's odd-even merge sort."""
+    """Return the comparators, pairs of positions, of Batcher's odd-even merge sort of ``count`` elements."""
     pairs: list[tuple[int, int]] = []
     run = 1
     while run < count:
@@ -143,7 +151,10 @@ def _comparators(count: int) -> list[tuple[int, int]]:
 
 
 def _fold_lanes(vectors: list[Value], width: int) -> None:
-    """Order the elements of two adjacent runs of ``width`` lanes from both ends."""
+    """Emit compare-exchanges of two adjacent runs from both ends, the first step of their merge.
+
+    A run consists of ``width`` lanes of all vectors. Updates the list ``vectors``.
+    """
     lanes = range(vectors[0].type.lanes)
     opposite, low = [n ^ (2 * width - 1) for n in lanes], [not n & width for n in lanes]
     if len(vectors) == 1:
@@ -155,7 +166,7 @@ def _fold_lanes(vectors: list[Value], width: int) -> None:
 
 
 def _by_lanes(vectors: list[Value]) -> list[Value]:
-    """Return the elements of the first lane of all vectors, then those of the second, and so on."""
+    """Emit the transposition of the vectors: lane 0 of all vectors comes first, then lane 1, and so on."""
     lanes, half = vectors[0].type.lanes, len(vectors) // 2
     for _ in range(len(vectors).bit_length() - 1):
         pairs = [(vectors[k], vectors[k + half]) for k in range(half)]
@@ -165,7 +176,7 @@ def _by_lanes(vectors: list[Value]) -> list[Value]:
 
 
 class _Network:
-    """Emits the function for counts beyond one block: blocks sorted in registers, then merged in memory."""
+    """Emits the function of `network`: blocks are sorted in registers, then merged in memory."""
 
     def __init__(self, module: Module, name: str, element: Type) -> None:
         self.f = module.function(name, [PTR, I64])
@@ -195,11 +206,14 @@ class _Network:
         f.finish()
 
     def at(self, index: Value) -> Value:
-        """Return the address of an element."""
+        """Emit the address of the integer at ``index``."""
         return self.f.offset(self.pointer, index, self.element)
 
     def fold(self, run: Value) -> None:
-        """Compare adjacent runs from both ends."""
+        """Emit the first step of merges of adjacent runs: compare-exchanges of elements from both ends.
+
+        ``run`` is the number of integers in a run.
+        """
         f, wide = self.f, self.element.vector(self.lanes)
         backwards = list(range(self.lanes))[::-1]
         with f.loop(0, self.count, run + run) as pairs:
@@ -211,7 +225,7 @@ class _Network:
                 f.store(larger.shuffle(backwards), high)
 
     def level(self, distance: Value) -> None:
-        """Compare elements at a distance."""
+        """Emit compare-exchanges of integers ``distance`` apart, in groups of ``2 * distance``."""
         f, wide = self.f, self.element.vector(self.lanes)
         with f.loop(0, self.count, distance + distance) as groups, f.loop(0, distance, self.lanes) as inside:
             low = self.at(groups.index + inside.index)

@@ -1,8 +1,9 @@
 """Recognition of comparators that order by keys, and conversion of the keys to unsigned integers.
 
 A comparator ``key(a) < key(b)`` orders by ``key`` for any expression ``key``; a lexicographic comparator
-orders by several keys. Floats map to integers of the same order through their bits: under the total order
-every bit pattern is distinct; under the partial order -0 maps to 0, and NaN to the greatest integer.
+orders by several keys. Floats are mapped through their bits to integers of the same order: under the total
+order every bit pattern has its own integer; under the partial order -0 has that of 0, and every NaN the
+greatest integer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A number by which elements are ordered.
+    """A sort key: a number computed from the elements of all operands at one position.
 
     Attributes:
         computation: computes the key from the elements of all operands.
@@ -42,14 +43,17 @@ class SortKey:
 
     @property
     def bits(self) -> int:
-        """Return the width of the integer: 8, 16, 32 or 64."""
+        """Return the width of the unsigned integer that represents the key: 8, 16, 32 or 64."""
         kind = self.element_type
         if kind.is_floating and kind.bits < 16:
             return 32
         return max(8, kind.bits)
 
     def integer(self, e: Elements, arguments: Sequence[Element]) -> Value:
-        """Emit the unsigned integer whose order is that of the elements."""
+        """Emit the unsigned integer of the key; elements with smaller integers come first.
+
+        ``arguments`` are the elements of all operands at one position.
+        """
         (value,) = e.apply(self.computation, arguments)
         assert isinstance(value, Value)
         key = ordered(value, self.element_type, total=self.total)
@@ -57,7 +61,10 @@ class SortKey:
 
     @property
     def choice(self) -> bool:
-        """Return whether the key is a parameter of the comparator unchanged, or a constant in its stead."""
+        """Return whether the key is always an operand's unchanged element or a constant.
+
+        The computation then consists of comparisons and selects.
+        """
         steps = self.computation.instructions
         return len(self.computation.parameters) == 1 and all(
             s.opcode in ("parameter", "constant", "select", "compare") for s in steps
@@ -65,7 +72,10 @@ class SortKey:
 
     @property
     def shared(self) -> list[float]:
-        """Return the keys that elements with other bits may have too, of a `choice`, as numbers."""
+        """Return the values of the key that elements with different bits may share, if the key is a `choice`.
+
+        They are the computation's constants and, of floats in the partial order, 0 and NaN.
+        """
         kind, number = self.element_type, float if self.element_type.is_floating else int
         steps = [s.operation for s in self.computation.instructions if s.shape.element_type is kind]
         constants = [number(o.literal.array) for o in steps if isinstance(o, Constant)]
@@ -73,7 +83,10 @@ class SortKey:
 
 
 def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
-    """Return an unsigned integer in the order of a register value."""
+    """Emit an unsigned integer whose order is that of ``value``, a register value of type ``kind``.
+
+    ``total``: floats are in the total order; otherwise zeros of both signs are equal, and all NaNs are.
+    """
     if not kind.is_floating:
         bits = value.cast("zext", I8) if kind is et.PRED else value
         return bits ^ _sign(bits) if kind.is_signed else bits
@@ -85,7 +98,7 @@ def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
 
 
 def restored(key: Value, kind: ElementType) -> Value:
-    """Return the stored element of an ordered integer, the inverse of the conversion."""
+    """Emit the inverse of `ordered` in total order: the element, in its storage type, from its integer."""
     if kind.is_floating:
         bits = key ^ ((~key >> (key.type.bits - 1)) | _sign(key))
         if _held_wide(kind):
@@ -98,7 +111,7 @@ def restored(key: Value, kind: ElementType) -> Value:
 
 
 def _held_wide(kind: ElementType) -> bool:
-    """Return whether floats of a type are compared as f32 values instead of by their bits."""
+    """Return whether floats of type ``kind`` are compared as f32 values instead of by their bits."""
     return kind.bits < 16
 
 
@@ -107,7 +120,7 @@ def _sign(bits: Value) -> int:
 
 
 def value_of(stored: Value, kind: ElementType) -> Value:
-    """Return the register value of stored bits."""
+    """Emit the conversion of an element of type ``kind`` from its storage type to its register type."""
     width = {8: I8, 16: I16, 32: I32, 64: I64}[max(8, kind.bits)]
     bits = stored.bitcast(width.vector(stored.type.lanes)) if stored.type.is_float else stored
     return from_bits(bits, kind)
@@ -122,13 +135,16 @@ def sort_keys(comparator: HloComputation) -> list[SortKey] | None:
 
 
 class _Recognition:
-    """Matches one comparator."""
+    """Recognizes sort keys in the expression that a comparator computes."""
 
     def __init__(self, comparator: HloComputation) -> None:
         self.comparator = comparator
 
     def keys(self, root: HloInstruction) -> list[SortKey] | None:
-        """Return the keys of a comparison, or of a comparison that breaks ties by further keys."""
+        """Return the keys by which the expression ``root`` compares; None if it has another form.
+
+        It compares one key, or one key whose ties are broken by further keys.
+        """
         single = self.comparison(root)
         if single is not None:
             return [single]
@@ -142,7 +158,7 @@ class _Recognition:
         return None
 
     def comparison(self, root: HloInstruction) -> SortKey | None:
-        """Return the key of ``key(a) < key(b)``."""
+        """Return the key if ``root`` is ``key(a) < key(b)`` or ``key(a) > key(b)``; None if it is not."""
         operation = root.operation
         if not isinstance(operation, Compare) or operation.direction not in ("LT", "GT"):
             return None
@@ -159,7 +175,7 @@ class _Recognition:
         return SortKey(self.key(first), kind, total, descending)
 
     def is_equality(self, equal: HloInstruction, first: HloInstruction) -> bool:
-        """Return whether ``equal`` holds exactly where the keys that ``first`` compares are equal."""
+        """Return whether ``equal`` is true exactly where the two keys that ``first`` compares are equal."""
         if not isinstance(equal.operation, Compare) or equal.operation.direction != "EQ":
             return False
         if equal.operation.comparison_type != operation_of(first, Compare).comparison_type:
@@ -169,7 +185,10 @@ class _Recognition:
         return (_same(a, c) and _same(b, d)) or (_same(a, d) and _same(b, c))
 
     def key(self, root: HloInstruction) -> HloComputation:
-        """Return a computation of the key from the elements of one side."""
+        """Return a computation of the expression ``root`` with one parameter for each operand of the sort.
+
+        The comparator has two parameters for each operand, of which ``root`` reads only one.
+        """
         computation = HloComputation("key")
         parameters = self.comparator.parameters
         copies: dict[HloInstruction, HloInstruction] = {}
@@ -190,7 +209,10 @@ class _Recognition:
 
 
 def _alternatives(root: HloInstruction) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
-    """Return readings of an expression as ``first or (equal and rest)`` or ``rest if equal else first``."""
+    """Return the readings of ``root`` as ``first or (equal and rest)`` or ``rest if equal else first``.
+
+    Each is a triple (first, equal, rest).
+    """
     alternatives: list[tuple[HloInstruction, HloInstruction, HloInstruction]] = []
     if root.opcode == "or":
         for first, both in (root.operands, reversed(root.operands)):
@@ -204,7 +226,10 @@ def _alternatives(root: HloInstruction) -> list[tuple[HloInstruction, HloInstruc
 
 
 def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
-    """Return whether ``a`` depends only on elements of one side (0: the first), ``b`` on the other's."""
+    """Return whether ``a`` and ``b`` are the same expression of the two elements that a comparator compares.
+
+    ``side`` is the element that ``a`` reads, 0 or 1; ``b`` must read the other one.
+    """
 
     def at_end(a: HloInstruction, b: HloInstruction) -> bool:
         here, there = parameter_number(a), parameter_number(b)
@@ -214,14 +239,17 @@ def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
 
 
 def _same(a: HloInstruction, b: HloInstruction) -> bool:
-    """Return whether two expressions are structurally equal."""
+    """Return whether two expressions are structurally equal and read the same parameters."""
     return _corresponding(a, b, lambda a, b: a is b)
 
 
 def _corresponding(
     a: HloInstruction, b: HloInstruction, at_end: Callable[[HloInstruction, HloInstruction], bool]
 ) -> bool:
-    """Return whether two expressions are structurally equal, with parameters related by ``at_end``."""
+    """Return whether two expressions have the same structure.
+
+    ``at_end(x, y)`` must hold for each pair of corresponding parameters.
+    """
     seen: set[tuple[HloInstruction, HloInstruction]] = set()
     waiting = [(a, b)]
     while waiting:
@@ -249,5 +277,5 @@ def _alike(a: HloInstruction, b: HloInstruction) -> bool:
 
 
 def integer_type(bits: int) -> Type:
-    """Return the LLVM type of a key."""
+    """Return the LLVM integer type of width ``bits``."""
     return make_type(f"i{bits}")

@@ -1,4 +1,4 @@
-"""Emitter of sorts: by keys if the comparator orders by numbers, else by the comparator."""
+"""Emitter of sorts: by integer keys if the comparator compares numbers, else merge sort by comparator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hloom.plan.kernel import KernelPlan
 
 
 def workspace_bytes(i: HloInstruction, target: Target) -> int:
-    """Return the bytes of scratch memory of a sort."""
+    """Return the bytes of scratch memory that the kernels of sort ``i`` need on ``target``; 0 if none."""
     if not i.operands[0].shape.element_count:
         return 0
     plan = key_sort(i, target)
@@ -37,7 +37,7 @@ def workspace_bytes(i: HloInstruction, target: Target) -> int:
 
 @KERNELS.register("sort", fuses=True, workspace=workspace_bytes)
 def emit_sort(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a sort."""
+    """Emit the kernels of a sort, and their calls: by keys if the comparator has any, else a merge sort."""
     i = plan.instruction
     results = [program.view(i, (n,) if i.shape.is_tuple else ()) for n in range(len(i.operands))]
     if not results[0].count:
@@ -55,7 +55,10 @@ def emit_sort(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _shared_row(i: HloInstruction, plan: KeySort) -> type[RadixRow] | type[SampleSort] | None:
-    """Return the sort for one row that is long enough to be shared among threads."""
+    """Return the class of the sort of a single row that is long enough to be shared among threads.
+
+    Returns None if there are several rows, a short one, or records with separate indices.
+    """
     n = length(i)
     if i.operands[0].shape.element_count != n or plan.record.beside:
         return None

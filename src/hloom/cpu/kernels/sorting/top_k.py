@@ -1,8 +1,8 @@
-"""topk: the first k elements of every row, by a candidate buffer that is sorted whenever it is full.
+"""Emitter of topk: the first k elements of every row, by a candidate buffer that is sorted whenever full.
 
-A record holds an integer in the required order in its upper bits and the element's index below, so that the
-first of equal elements wins. An element becomes a candidate only if it beats the k-th best of the last sort.
-For any data, a row costs at most one sort per buffer of elements.
+A record of the buffer holds an unsigned integer in the required order in its upper bits and the element's
+index below, so that the first of equal elements wins. An element becomes a candidate only if it beats the
+k-th best of the last sort. For any data, a row costs at most one sort per buffer of elements.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 LANES: Final = 64
-"""Elements compared per iteration."""
+"""Elements compared per iteration of the search."""
 SMALLEST_BUFFER: Final = 128
 
 
 def key_width(kind: ElementType) -> int:
-    """Return the bits of the integer that orders an element."""
+    """Return the width in bits of the unsigned integer whose order is that of elements of type ``kind``."""
     return 32 if kind.is_floating and kind.bits < 16 else max(8, kind.bits)
 
 
 @KERNELS.register("topk")
 def emit_top_k(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a topk of elements of at most 32 bits; see `hloom.passes.expand.topk_decomposer` for others."""
+    """Emit the kernel of a topk, and its call, for elements of at most 32 bits.
+
+    See `hloom.passes.expand.topk_decomposer` for other elements.
+    """
     i = plan.instruction
     values, numbers = program.view(i, (0,)), program.view(i, (1,))
     if not values.count:
@@ -46,7 +49,10 @@ def emit_top_k(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (operand, values, numbers, begin, end) over a range of rows."""
+    """Emit the function ``name(operand, values, indices, begin, end)``; return it as a kernel.
+
+    The function stores the top k of the rows with numbers in [begin, end).
+    """
     function = module.function(name, [PTR] * 3 + [I64, I64])
     *_, begin, end = function.parameters
     sizes = i.operands[0].shape.dimensions
@@ -60,7 +66,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Row:
-    """Emits the code of one row."""
+    """Emits the code that finds the first k elements of one row, with a buffer of candidates on the stack."""
 
     def __init__(self, module: Module, function: Function, i: HloInstruction) -> None:
         self.module, self.f = module, function
@@ -80,7 +86,7 @@ class _Row:
         self.records = View(self.buffer, et.U64, (self.size,))
 
     def run(self, row: Value) -> None:
-        """Emit one row: sort its first elements in the buffer, search the others, store the result."""
+        """Emit the code of a row: sort its first elements in the buffer, search the rest, store results."""
         self.row = row
         first = min(self.n, self.size)
         self.fill(first)
@@ -91,18 +97,21 @@ class _Row:
         self.write()
 
     def integer(self, e: Elements, place: Index) -> Value:
-        """Return the integer of an element in 32 bits, smaller for elements that come first."""
+        """Emit the u32 integer of the row's element at position ``place``.
+
+        Elements that come first in the result have smaller integers.
+        """
         element = e.load(self.source, (self.row_index(e), place))
         assert isinstance(element, Value)
         key = ordered(element, self.kind)
         return (~key if self.largest else key).cast("zext", I32)
 
     def row_index(self, e: Elements) -> Index:
-        """Return the row as an index."""
+        """Return the number of the current row as an index of views that ``e`` accesses."""
         return e.opaque(self.row, self.rows)
 
     def fill(self, count: int) -> None:
-        """Fill the buffer with the records of the first ``count`` elements of the row.
+        """Emit a loop that fills the buffer with the records of the first ``count`` elements of the row.
 
         A record is 64 bits: the element as an ordered integer in the upper half, its index in the lower half.
         """
@@ -117,24 +126,27 @@ class _Row:
         loop_nest(e, [variable], body)
 
     def pad(self, count: Value) -> None:
-        """Pad the buffer with records that sort after all others."""
+        """Emit a loop that fills the buffer from index ``count`` on with records that sort last."""
         with self.f.loop(count, self.size) as loop:
             self.f.store(self.f.constant(I64, -1), self.f.offset(self.buffer, loop.index, I64))
 
     def sort(self) -> None:
-        """Sort the buffer."""
+        """Emit the sort of the buffer, padding included."""
         if self.size <= block_size(I64):
             self.f.call(None, small_network(self.module, I64, self.size), self.buffer)
         else:
             self.f.call(None, network(self.module, I64), self.buffer, self.f.constant(I64, self.size))
 
     def bound(self) -> Value:
-        """Return the integer of the k-th record, which a candidate must beat."""
+        """Emit the load of the k-th record's integer in the sorted buffer; candidates must be below it."""
         last = self.f.load(I64, self.f.offset(self.buffer, self.k - 1, I64))
         return last.logical_shift_right(32).cast("trunc", I32)
 
     def search(self) -> None:
-        """Filter the elements beyond the first ones."""
+        """Emit the search of the row's elements that follow those which first filled the buffer.
+
+        Elements that beat the k-th best become candidates in the buffer; at the end the buffer is sorted.
+        """
         f = self.f
         e = Elements(f, LANES, {})
         address = f.allocate(I32)
@@ -159,7 +171,11 @@ class _Row:
         self.sort()
 
     def take(self, bits: Value, start: Value, bound: Value, filled: Value) -> None:
-        """Append the marked elements from ``start`` on; sort the buffer when it is full."""
+        """Emit a loop that appends the elements marked in ``bits`` to the buffer, and sorts it when full.
+
+        Bit n marks element ``start + n``. ``bound`` and ``filled`` are the addresses of the integer that
+        candidates must be below, and of the number of records.
+        """
         f = self.f
         scalar = Elements(f, 0, {})
         with f.loop(0, f.intrinsic("ctpop", bits), 1, [bits]) as loop:
@@ -178,7 +194,7 @@ class _Row:
             loop.next(remaining & (remaining - 1))
 
     def write(self) -> None:
-        """Store the first k records as values and numbers."""
+        """Emit a loop that stores the first k records of the buffer as values and indices."""
         e = Elements(self.f, self.lanes, {})
         variable = Variable(self.k, "s")
 
@@ -195,5 +211,5 @@ class _Row:
 
 
 def _power(count: int) -> int:
-    """Return the least power of two that is not below a number."""
+    """Return the least power of two that is at least ``count``."""
     return 1 << (count - 1).bit_length()
