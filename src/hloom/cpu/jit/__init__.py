@@ -1,1 +1,1 @@
-"""Compilation of LLVM IR to loaded code: LLVM, parts, cache, loader."""
+"""Compilation of LLVM IR to machine code, cache of the code on disk, and loader of object files."""

@@ -56,23 +56,23 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafeDirectory(OSError):
-    """A cache directory that another user owns or may write."""
+    """Raised for a cache directory that another user owns, or may write to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A compiled program.
+    """A compiled program as the cache stores it.
 
     Attributes:
-        facts: properties of the program, in the types of JSON.
-        parts: object files, then the binary data that the facts refer to.
+        facts: properties of the program as JSON values; see `ProgramFacts`.
+        parts: object files, then the contents of the constants that the facts name.
     """
 
     facts: Mapping[str, object]
     parts: Sequence[bytes]
 
     def to_bytes(self, key: str) -> bytes:
-        """Return the content of the file for a key."""
+        """Return the content of the cache file that stores this entry under ``key``."""
         facts = json.dumps(self.facts, separators=(",", ":")).encode()
         pieces = [key.encode(), facts, *self.parts]
         header = b"".join(map(_LENGTH.pack, [len(pieces), *map(len, pieces)]))
@@ -81,7 +81,10 @@ class Entry:
 
     @staticmethod
     def from_bytes(data: bytes, key: str) -> Entry | None:
-        """Parse the content of a file; None if it is damaged, malformed, or the entry of another key."""
+        """Parse the content of a cache file.
+
+        Returns None if it is damaged, malformed, or the entry of another key.
+        """
         start = len(_MAGIC) + _DIGEST().digest_size
         body = data[start:]
         if not data.startswith(_MAGIC) or _DIGEST(body).digest() != data[len(_MAGIC) : start]:
@@ -97,14 +100,15 @@ class Entry:
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    """Return true for an object of JSON."""
+    """Return whether a parsed JSON value is an object."""
     return isinstance(value, dict)
 
 
 def _pieces(body: bytes) -> list[bytes] | None:
-    """Split a body into pieces: it has their count, their lengths, then the pieces.
+    """Split the body of a cache file into the byte strings that it holds.
 
-    Returns None if the lengths do not add up to the body's length.
+    The body has the number of the strings, their lengths, then the strings. Returns None if the lengths do
+    not add up to the body's length.
     """
     if len(body) < _LENGTH.size:
         return None
@@ -121,11 +125,11 @@ def _pieces(body: bytes) -> list[bytes] | None:
 
 
 class CodeCache:
-    """A directory of compiled programs.
+    """A directory of compiled programs, one file for each.
 
     Args:
         directory: the path; the directory is created when the first entry is stored.
-        limit: the total size of the entries in bytes.
+        limit: the total size of the entries in bytes; the least recently used ones beyond it are evicted.
     """
 
     def __init__(self, directory: Path, limit: int) -> None:
@@ -134,7 +138,7 @@ class CodeCache:
         self._written = 0
 
     def get(self, key: str) -> Entry | None:
-        """Return the entry of a key; None if there is none that is intact and safe to run.
+        """Return the entry of a key; None if there is no entry that is intact and safe to run.
 
         A damaged entry is removed.
         """
@@ -160,7 +164,10 @@ class CodeCache:
         return entry
 
     def put(self, key: str, entry: Entry) -> bool:
-        """Store an entry; return whether it was stored. A full or read-only disk is no error."""
+        """Store an entry under ``key``; return whether it was stored.
+
+        A full or read-only disk is no error.
+        """
         data = entry.to_bytes(key)
         if len(data) > self.limit:
             return False
@@ -184,7 +191,10 @@ class CodeCache:
 
     @contextmanager
     def _opened_directory(self) -> Generator[int]:
-        """Open the directory for operations relative to it; raises UnsafeDirectory."""
+        """Open the cache directory for a ``with`` block; yield its file descriptor.
+
+        Raises UnsafeDirectory if another user owns the directory or may write to it.
+        """
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if not _is_safe(os.fstat(descriptor), stat.S_IFDIR):
@@ -203,7 +213,7 @@ class CodeCache:
         """Remove the least recently used entries if all together exceed the limit.
 
         Only files that a cache wrote are counted and removed: their names match, and they begin with a magic
-        string. Temporary files are removed when they are old.
+        string. Temporary files are included when they are old. ``directory`` is a file descriptor.
         """
         entries: list[tuple[float, int, str]] = []
         abandoned = time.time() - _TEMPORARY_SECONDS
@@ -232,13 +242,19 @@ class CodeCache:
 
 
 def _is_safe(status: os.stat_result, kind: int) -> bool:
-    """Return whether a file is of a kind, belongs to the effective user, and cannot be written by others."""
+    """Return whether a file belongs to the effective user and cannot be written by others.
+
+    ``kind`` is the required file type, such as `stat.S_IFREG`.
+    """
     mode = status.st_mode
     return stat.S_IFMT(mode) == kind and status.st_uid == os.geteuid() and not mode & _OTHERS_WRITE
 
 
 def _write(data: bytes, key: str, directory: int) -> None:
-    """Write an entry under a temporary name and rename it; raises OSError."""
+    """Write the content of a key's file under a temporary name, then rename the file; raises OSError.
+
+    ``directory`` is a file descriptor.
+    """
     temporary = f".{key}-{os.urandom(8).hex()}{_SUFFIX}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
     try:
@@ -252,7 +268,10 @@ def _write(data: bytes, key: str, directory: int) -> None:
 
 
 def _touch(name: str, directory: int) -> None:
-    """Mark an entry as used now; another process may have evicted it, or the disk may be read-only."""
+    """Set an entry's time of last use to now, which eviction reads.
+
+    Errors are ignored: another process may have evicted the entry, or the disk may be read-only.
+    """
     with suppress(OSError):
         os.utime(name, dir_fd=directory, follow_symlinks=False)
 
@@ -271,7 +290,10 @@ def _warn_once(message: str) -> None:
 
 
 def configured_cache() -> CodeCache | None:
-    """Return the cache that the environment asks for; None if disabled. Raises HloError for a bad limit."""
+    """Return the cache that the environment variables ask for; None if the cache is disabled.
+
+    Raises HloError by ``cpu.cache-limit`` for a limit that is not a number.
+    """
     if os.environ.get("HLOOM_CACHE", "1").lower() in ("0", "off", "no", "false"):
         return None
     limit_text = os.environ.get("HLOOM_CACHE_LIMIT", str(_DEFAULT_LIMIT_MIB))
@@ -291,7 +313,10 @@ def _cache_in(directory: str, mebibytes: int) -> CodeCache:
 
 
 def key_of(*parts: str | bytes) -> str:
-    """Return the cache key of what this version of the compiler produces from the given inputs."""
+    """Return the cache key of a program: hexadecimal digits of a digest of ``parts`` and this compiler.
+
+    ``parts`` are all inputs of the compilation.
+    """
     digest = _DIGEST(compiler_identity().encode())
     for part in parts:
         data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
@@ -302,7 +327,11 @@ def key_of(*parts: str | bytes) -> str:
 
 @cache
 def compiler_identity() -> str:
-    """Return a digest of the sizes and times of the compiler's files and of its dependencies' files."""
+    """Return a digest of the sizes and modification times of the compiler's source files.
+
+    The folders of the packages that it depends on are included. A change of any of these changes all cache
+    keys.
+    """
     described = _sources(_PACKAGE, PACKAGES_OUTSIDE_KEY)
     for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes", "jaxlib"):
         for folder in sys.path:
@@ -315,15 +344,19 @@ def compiler_identity() -> str:
 
 @cache
 def identity_of(*packages: str) -> str:
-    """Return a digest of the sizes and times of the files of packages outside of `compiler_identity`.
+    """Return a digest of the sizes and modification times of the source files of some packages of hloom.
 
-    What they take part in compiling has it in its key.
+    `compiler_identity` leaves these packages out. Where one takes part in a compilation, this digest is part
+    of the cache key.
     """
     return _digest([line for package in packages for line in _sources(f"{_PACKAGE}/{package}")])
 
 
 def _sources(package: str, excluded: Collection[str] = ()) -> list[str]:
-    """Return a line for each file of a package, without some of the packages in it."""
+    """Return a line with the path, size and time of each Python file in a package and its subpackages.
+
+    Folders whose names are in ``excluded`` are left out.
+    """
     lines: list[str] = []
     skipped = {"__pycache__", *excluded}
     folders = [package]

@@ -22,7 +22,10 @@ from hloom.runtime.cores import available_cores
 
 
 def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
-    """Return a copy of the module after all passes; ``observe`` is called after each."""
+    """Return a copy of ``module`` after the CPU backend's passes.
+
+    ``observe`` is called with each pass that changed the copy, and the copy after it.
+    """
     with phase("passes", "copy"):
         optimized = clone_module(module)
     CPU_PIPELINE.run(optimized, observe)
@@ -37,10 +40,17 @@ def compile_module(
     level: int = OPTIMIZED,
     keeps_packed: bool = False,
 ) -> tuple[NativeProgram, Entry]:
-    """Return the program of an optimized module, and its object code with the facts that callers need.
+    """Compile an optimized module to object code for ``target``.
 
-    A ``timer`` measures the instructions; see `hloom.cpu.runtime.timers`. ``level`` is the optimization
-    level of LLVM's code generator. ``keeps_packed``: see `emit_program`.
+    Returns the emitted program, and the cache entry with its object files and the facts that callers need.
+
+    Args:
+        module: the module after `optimize`.
+        target: the machine to make code for.
+        timer: the class that emits code to measure each instruction's time; None for none; see
+            `hloom.cpu.runtime.timers`.
+        level: optimization level of LLVM's code generator.
+        keeps_packed: see `emit_program`.
     """
     stream = PartStream(CodeQueue(target, available_cores(), level))
     program = emit_program(module, target, timer=timer, on_kernel=stream.offer, keeps_packed=keeps_packed)

@@ -1,6 +1,6 @@
-"""The instructions of a program that call the host, as text beside its code in the cache.
+"""The instructions of a program that call the host, as text stored beside its code in the cache.
 
-A program from the cache then runs without the passes and the emitters, which would compute them again.
+A program loaded from the cache then needs neither the passes nor the emitters to find these instructions.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ _OPTIONS: Final = PrintOptions.short_parsable().replace(print_original_value=Fal
 
 
 def text_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> str:
-    """Return the text of a module from which `calls_in` reads instructions; empty if there are none.
+    """Return the text of a module, from which `calls_in` restores the instructions ``calls``.
 
-    Constants are elided unless the host evaluates some.
+    Returns "" if there are no calls. Constants are elided unless some call runs a computation with a constant
+    on the host.
     """
     if not calls:
         return ""
@@ -27,13 +28,16 @@ def text_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> str:
 
 
 def places_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> tuple[tuple[str, str], ...]:
-    """Return the names of each call's computation and of the call itself."""
+    """Return (name of its computation, its name) for each instruction of ``calls``."""
     computations = {i: c.name for c in module.computations for i in c.instructions}
     return tuple([(computations[call], call.name) for call in calls])
 
 
 def calls_in(text: str, places: Sequence[tuple[str, str]]) -> tuple[HloInstruction, ...]:
-    """Return the instructions at some places in the text of a module."""
+    """Parse the text of a module, and return its instructions at ``places``.
+
+    A place is (name of the computation, name of the instruction).
+    """
     if not places:
         return ()
     module = HloModule.from_text(text)

@@ -3,8 +3,8 @@
 llvmlite's own binding holds a lock around every call. Plain ctypes calls of the same shared library do not,
 so that modules compile on several threads, each with a context and a target machine of its own.
 
-LLVM's code generator ends the process for input that it does not support. Every module is therefore verified,
-and intrinsics of other processors, which the verifier accepts, are refused before. Very wide vectors and
+LLVM's code generator ends the process for input that it does not support. Every module is therefore verified
+first, and intrinsics of other processors, which the verifier accepts, are refused. Very wide vectors and
 inline assembly cannot be expressed by `hloom.codegen.llvm`.
 """
 
@@ -117,11 +117,14 @@ _PROCESSORS: Final = ("x86", "aarch64", "arm", "amdgcn", "nvvm", "wasm", "riscv"
 
 
 class CompilerError(HloError):
-    """Code that LLVM refuses; a defect of hloom, not of the program."""
+    """Raised for code that LLVM refuses; this is a defect of hloom, not of the compiled program."""
 
 
 class _Library:
-    """llvmlite's shared library with typed functions."""
+    """llvmlite's shared library, loaded by ctypes.
+
+    Its attributes are the functions of `_SIGNATURES` by name, with argument and result types.
+    """
 
     def __init__(self) -> None:
         spec = importlib.util.find_spec("llvmlite")
@@ -159,7 +162,7 @@ _loaded: list[_Library] = []
 
 
 def library() -> _Library:
-    """Return the shared library, loaded on first use."""
+    """Return llvmlite's shared library, loaded and initialized for the host on first use."""
     with _loading:
         if not _loaded:
             _loaded.append(_Library())
@@ -176,7 +179,7 @@ def _with_every_target() -> _Library:
 
 @cache
 def names(target: Target) -> tuple[str, str]:
-    """Return the CPU name and the features of a target in LLVM's syntax."""
+    """Return (CPU name, comma-separated features) of ``target`` in LLVM's syntax."""
     if target.cpu == NATIVE:
         lib = library()
         found = lib.text_of("GetHostCPUFeatures").split(",")
@@ -186,7 +189,10 @@ def names(target: Target) -> tuple[str, str]:
 
 
 def check_intrinsics(module: Module, target: Target) -> None:
-    """Refuse intrinsics that would end the process in LLVM's code generator; raises CompilerError."""
+    """Check that ``target`` has every processor-specific intrinsic that ``module`` declares.
+
+    LLVM's code generator would end the process for others. Raises CompilerError by ``cpu.llvm-intrinsic``.
+    """
     for name in module.declarations:
         family = name.partition(".")[2].partition(".")[0]
         if not name.startswith("llvm.") or family not in _PROCESSORS:
@@ -199,7 +205,10 @@ def check_intrinsics(module: Module, target: Target) -> None:
 
 
 def generate_module(module: Module, *, assembly: bool = False) -> bytes:
-    """Return the object code, or the assembly, of a module for its target; see `generate`."""
+    """Return the object code of a module for its target, or its assembly if ``assembly``.
+
+    Raises CompilerError if LLVM refuses the module.
+    """
     check_intrinsics(module, module.target)
     return generate(
         print_module(module), module.target, assembly=assembly, simplified=simplified_names(module)
@@ -207,7 +216,7 @@ def generate_module(module: Module, *, assembly: bool = False) -> bytes:
 
 
 def simplified_names(module: Module) -> list[str]:
-    """Return the names of the functions to optimize before code generation."""
+    """Return the names of a module's functions that LLVM is to optimize before code generation."""
     return [name for name, f in module.functions.items() if SIMPLIFIED in f.attributes]
 
 
@@ -222,7 +231,7 @@ def generate(
     linked: str = "",
     internal: Sequence[str] = (),
 ) -> bytes:
-    """Return the object code, or the assembly, of a module's text.
+    """Return the object code, or the assembly, of LLVM IR.
 
     Args:
         text: LLVM IR.
@@ -230,10 +239,10 @@ def generate(
         level: optimization level of the code generator, 0 to 3; IR is not optimized.
         assembly: return assembly instead of an object file.
         simplified: names of functions to optimize before code generation.
-        promoted: whether all functions are inlined as marked, and their stack memory becomes registers, which
-            takes a fifth of the time of `simplified`.
-        linked: LLVM IR of a second module, whose definitions the first one declares.
-        internal: names of functions that the object keeps to itself, although the text exports them.
+        promoted: whether to inline all calls of ``alwaysinline`` functions and to promote stack memory to
+            registers, which takes a fifth of the time of optimizing the functions by ``simplified``.
+        linked: LLVM IR of a second module to link, whose definitions the first one declares; "" for none.
+        internal: names of functions to give internal linkage, although the text exports them.
 
     Raises CompilerError if LLVM refuses the text.
     """
@@ -269,7 +278,10 @@ def generate(
 
 
 def _verified(lib: _Library, context: Handle, text: str, linked: str, internal: Sequence[str]) -> Handle:
-    """Return the module of a text, linked with a second one; raises CompilerError."""
+    """Parse LLVM IR, link a second module, give functions internal linkage, and verify the result.
+
+    Returns the module; raises CompilerError. See `generate` for ``text``, ``linked`` and ``internal``.
+    """
     error = c_char_p()
     with phase("LLVM", "parse and verify"):
         module = _parsed(lib, context, text)
@@ -288,7 +300,7 @@ def _verified(lib: _Library, context: Handle, text: str, linked: str, internal: 
 
 
 def _parsed(lib: _Library, context: Handle, text: str) -> Handle:
-    """Return the module of a text; raises CompilerError."""
+    """Parse LLVM IR and return the module; raises CompilerError by ``cpu.llvm-parse``."""
     error = c_char_p()
     module = lib.ParseAssembly(context, text.encode(), byref(error))
     if not module:
@@ -306,7 +318,7 @@ the code of a short function, so machines are kept: at most one for each thread 
 
 @contextmanager
 def _borrowed_machine(lib: _Library, target: Target, level: int) -> Generator[Handle]:
-    """Lend a target machine to this thread for a ``with`` statement; create one if all are in use."""
+    """Yield a target machine for a ``with`` block; create one if other threads use all that exist."""
     idle = _machines.setdefault((target, level), [])
     try:
         machine = idle.pop()
@@ -319,7 +331,7 @@ def _borrowed_machine(lib: _Library, target: Target, level: int) -> Generator[Ha
 
 
 def _new_machine(lib: _Library, target: Target, level: int) -> Handle:
-    """Create a target machine; raises CompilerError for triples that LLVM does not know."""
+    """Create LLVM's target machine for ``target``; raises CompilerError for a triple unknown to LLVM."""
     cpu, features = names(target)
     triple = target.triple.encode()
     error = c_char_p()
@@ -348,18 +360,20 @@ def _run_passes(lib: _Library, builder: Handle, module: Handle, passes: Sequence
 
 
 def _promote(lib: _Library, machine: Handle, module: Handle) -> None:
-    """Inline called functions, and put stack memory in registers."""
+    """Run LLVM passes that inline ``alwaysinline`` functions and promote stack memory to registers."""
     with _pass_builder(lib, machine) as builder:
         _run_passes(lib, builder, module, ("AlwaysInliner", "SROA", "InstCombine", "SimplifyCFG"))
 
 
 def _simplify(lib: _Library, machine: Handle, module: Handle, functions: Sequence[str]) -> bool:
-    """Inline called functions, and simplify the result: registers instead of stack memory, invariant code out
-    of loops. Neither order nor rounding of floating-point operations changes.
+    """Run LLVM's passes that inline ``alwaysinline`` functions and simplify ``functions``.
 
-    Returns whether the module is valid: up to LLVM 22.1, SROA joins vectors that are stored to one array in
-    another order than that of their addresses before some of them are defined (llvm/llvm-project#189680). The
-    code generator would end the process.
+    They promote stack memory to registers, and move invariant code out of loops. Neither order nor rounding
+    of floating-point operations changes.
+
+    Returns whether the module is valid afterwards: up to LLVM 22.1, SROA joins vectors that are stored to one
+    array in another order than that of their addresses before some of them are defined
+    (llvm/llvm-project#189680). The code generator would end the process.
     """
     with _pass_builder(lib, machine) as builder:
         _run_passes(lib, builder, module, ("AlwaysInliner", "SROA"))
@@ -373,7 +387,7 @@ def _simplify(lib: _Library, machine: Handle, module: Handle, functions: Sequenc
 
 
 def _inline(lib: _Library, machine: Handle, module: Handle) -> None:
-    """Inline called functions, and simplify the result but for memory."""
+    """Run LLVM passes that inline ``alwaysinline`` functions and simplify code, but keep stack memory."""
     with _pass_builder(lib, machine) as builder:
         _run_passes(lib, builder, module, ("AlwaysInliner", "InstCombine", "SimplifyCFG"))
 
@@ -383,7 +397,7 @@ def _message(error: c_char_p) -> str:
 
 
 class CodeQueue:
-    """Modules that are compiled on several threads as soon as they are added.
+    """A queue of LLVM IR modules, which threads compile to object files as soon as they are added.
 
     Args:
         target: the machine to make code for.
@@ -403,9 +417,13 @@ class CodeQueue:
     def add(
         self, text: str, simplified: Sequence[str] = (), *, last: bool = False, level: int | None = None
     ) -> None:
-        """Compile a module's text, in another thread if one is allowed; see `generate`.
+        """Add a module to the queue; another thread starts to compile it if one more is allowed.
 
-        With ``last``, starts no thread: the caller compiles the text itself in `finish`.
+        Args:
+            text: LLVM IR of the module.
+            simplified: see `generate`.
+            last: start no thread; the caller compiles the text itself in `finish`.
+            level: optimization level of the code generator; None for the queue's.
         """
         with self._lock:
             self._jobs.append((text, simplified, self.level if level is None else level))
@@ -421,7 +439,10 @@ class CodeQueue:
         helper.start()
 
     def finish(self) -> list[bytes]:
-        """Return the objects of all modules, in order; raises as `generate` does."""
+        """Compile what no thread has begun, and wait for the threads.
+
+        Returns the object files of all modules in the order of `add`; raises as `generate` does.
+        """
         self._work()
         for helper in self._helpers:
             if helper.is_alive():
@@ -446,7 +467,10 @@ class CodeQueue:
 
 
 def generate_all(texts: Sequence[str], target: Target, threads: int) -> list[bytes]:
-    """Return the object code of several modules, compiled on several threads; raises as `generate` does."""
+    """Compile LLVM IR texts on ``threads`` threads; return the object file of each.
+
+    Raises CompilerError if LLVM refuses a text.
+    """
     queue = CodeQueue(target, threads)
     for text in texts:
         queue.add(text)

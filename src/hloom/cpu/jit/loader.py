@@ -36,21 +36,24 @@ _WRITE, _ALLOCATE, _THREAD_LOCAL = 1, 2, 0x400
 _MACHINES: Final = {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
 
 Externals: TypeAlias = Callable[[str], "int | None"]
-"""Return the address of a symbol that no object defines; None if it is unknown."""
+"""Returns the address of a symbol that no object defines; None if it is unknown."""
 DATA_ALIGNMENT: Final = 64
 """Alignment of constants in bytes."""
 
 
 @cache
 def _protect() -> Callable[[int, int, int], int]:
-    """Return the C library's ``mprotect``; ctypes defines a class for each library that it opens."""
+    """Return the C library's ``mprotect`` as a ctypes function.
+
+    It is cached because ctypes defines a class for each library that it opens.
+    """
     mprotect = ctypes.CDLL(None).mprotect
     mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return mprotect
 
 
 class LoadedObject:
-    """Code and data of object files in memory, as long as this object lives.
+    """Code and data of object files in executable memory, which is freed with this Python object.
 
     Attributes:
         symbols: addresses of the symbols that the objects and the data define.
@@ -64,8 +67,9 @@ class LoadedObject:
 
         Args:
             objects: relocatable ELF files for this machine.
-            externals: returns the addresses of symbols that none of them defines.
-            data: binary constants by symbol.
+            externals: returns the address of a symbol that none of the objects defines; None if it is
+                unknown.
+            data: contents of constants by symbol.
 
         Raises LoadError for a file of another format, an undefined symbol, or an unknown kind of relocation.
         """
@@ -82,12 +86,12 @@ class LoadedObject:
 
 
 class Image:
-    """Layout of several objects in one mapping.
+    """The layout of several object files, and of constants, in one memory mapping.
 
     Attributes:
         machine: ELF's number of the processor.
-        size: bytes, whole pages.
-        writable_from: offset of the pages of writable data.
+        size: size of the mapping in bytes, a multiple of the page size.
+        writable_from: offset of the pages of writable data, which follow code and constants.
     """
 
     def __init__(self, objects: Sequence[bytes], data: Mapping[str, bytes]) -> None:
@@ -120,7 +124,10 @@ class Image:
         self.size = _aligned(position, mmap.PAGESIZE)
 
     def write(self, memory: Memory, base: int, externals: Externals) -> dict[str, int]:
-        """Write the image to memory at an address; return the addresses of the symbols."""
+        """Copy and relocate all sections to ``memory``, which is mapped at address ``base``.
+
+        Returns the addresses of all symbols that the objects and constants define.
+        """
         try:
             return self._write(memory, base, externals)
         except LoadError:
@@ -171,12 +178,12 @@ class Image:
 
 
 class _Object:
-    """An object file: sections with their places in the image, symbols, relocations.
+    """A parsed ELF object file: sections with their offsets in the mapping, symbols, relocations.
 
     Attributes:
-        places: position of each section in the image; -1 if it is not loaded.
-        symbols: name and position in the image of each symbol; position None for one defined elsewhere.
-        relocations: (section, offset, kind, number of the symbol, addend) of loaded sections.
+        places: offset of each section in the mapping; -1 if it is not loaded.
+        symbols: (name, offset in the mapping) of each symbol; the offset is None for one defined elsewhere.
+        relocations: (section, offset in it, kind, number of the symbol, addend) of loaded sections.
     """
 
     def __init__(self, file: bytes) -> None:
@@ -205,7 +212,7 @@ class _Object:
                 self.relocations += [(section[7], at, i & 0xFFFFFFFF, i >> 32, add) for at, i, add in entries]
 
     def _read_symbols(self, section: tuple[int, ...]) -> None:
-        """Read (name, info, section, value) of every symbol."""
+        """Read (name, info, section index, value) of every symbol in a symbol table section."""
         names = self.sections[section[6]][4]
         entries = _SYMBOL.iter_unpack(self.file[section[4] : section[4] + section[5]])
         for name_at, info, _, index, value, _ in entries:
@@ -214,7 +221,10 @@ class _Object:
             self._raw.append((name, info, index, value))
 
     def place(self, position: int, *, writable: bool) -> int:
-        """Place the writable, or all other, sections from a position on; return the end."""
+        """Assign offsets in the mapping, from ``position`` on, to the loaded sections of one kind.
+
+        ``writable`` selects the writable sections, or all others. Returns the end of the last one.
+        """
         for number, section in enumerate(self.sections):
             flags, size, align = section[2], section[5], max(section[8], 1)
             if flags & _ALLOCATE and bool(flags & _WRITE) is writable:
@@ -225,11 +235,14 @@ class _Object:
         return position
 
     def _position(self, index: int, value: int) -> int | None:
-        """Return the position of a symbol; None if it is defined elsewhere, or not in a section."""
+        """Return the offset in the mapping of a symbol, from its section index and its offset in the section.
+
+        Returns None if the symbol is defined elsewhere, or not in a section.
+        """
         return self.places[index] + value if 0 < index < len(self.places) else None
 
     def defined(self) -> list[tuple[str, int]]:
-        """Return (name, position) of each global symbol that the object defines."""
+        """Return (name, offset in the mapping) of each global symbol that the object defines."""
         return [
             (name, position)
             for (name, info, *_), (_, position) in zip(self._raw, self.symbols, strict=True)
@@ -237,13 +250,16 @@ class _Object:
         ]
 
     def indirect(self) -> list[str]:
-        """Return the symbols that need an entry in the table of addresses, or may need a jump stub."""
+        """Return the symbols that need an entry in the address table (GOT), or may need a jump stub (PLT).
+
+        The latter are all symbols that the object does not define.
+        """
         through_table = THROUGH_TABLE[self.machine]
         tabled = {self._raw[number][0] for _, _, kind, number, _ in self.relocations if kind in through_table}
         return [*tabled, *(name for name, _, index, _ in self._raw if name and index == 0)]
 
     def copy_sections(self, memory: Memory) -> None:
-        """Copy the contents of the sections."""
+        """Copy the contents of the loaded sections to their offsets in ``memory``."""
         for address, section in zip(self.places, self.sections, strict=True):
             if address >= 0 and section[1] != _NOBITS:
                 memory[address : address + section[5]] = self.file[section[4] : section[4] + section[5]]

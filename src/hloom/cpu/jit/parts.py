@@ -27,7 +27,7 @@ LONG_LOOPS: Final = 3000
 
 
 class PartStream:
-    """Compiles a module while it is being emitted.
+    """Divides a module into parts, groups of functions, and has them compiled while it is being emitted.
 
     Args:
         queue: compiles the parts.
@@ -38,13 +38,16 @@ class PartStream:
         self._done = 0
 
     def offer(self, module: Module) -> None:
-        """Compile the functions finished since the last part, if they are long enough."""
+        """Queue the functions finished since the last part as a new part, if they are long enough."""
         fresh = list(islice(module.functions, self._done, None))
         if sum([module.functions[name].size for name in fresh]) >= PART_INSTRUCTIONS:
             self._add(module, fresh)
 
     def finish(self, module: Module) -> list[bytes]:
-        """Return the objects of all parts of the finished module; raises CompilerError."""
+        """Queue the remaining functions of the finished module, and wait for all parts.
+
+        Returns the object files of all parts; raises CompilerError.
+        """
         names = list(islice(module.functions, self._done, None))
         long = [name for name in names if _is_long(module.functions[name])]
         others = [name for name in names if name not in long]
@@ -58,7 +61,10 @@ class PartStream:
         return self._queue.finish()
 
     def _add(self, module: Module, names: list[str], *, last: bool = False, level: int | None = None) -> None:
-        """Compile some functions of a module as a part."""
+        """Queue the functions ``names`` of a module as one part.
+
+        ``last`` and ``level`` are those of `CodeQueue.add`; with a level, LLVM does not optimize IR either.
+        """
         check_intrinsics(module, self._queue.target)
         selected = set(names)
         simplified = [name for name in simplified_names(module) if name in selected and level is None]

@@ -16,20 +16,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ProgramFacts:
-    """Properties of a compiled program.
+    """What callers need to know about a compiled program in order to run it.
 
     Attributes:
         signature: types and sizes of parameters and result; see `signature_of`.
-        temp_bytes: size of the arena.
+        temp_bytes: size of the arena, the memory of all temporaries.
         argument_bytes, result_bytes: sizes of the leaves of arguments and results, in order.
         work: rough number of elementary operations of a run.
         is_bounded: the work of every loop is known; otherwise a run may take any time.
-        host_calls: the names of each instruction that calls the host, and of its computation before it.
+        host_calls: (name of its computation, its name) for each instruction that calls the host.
         text: the optimized module if it calls the host, else empty; see `hloom.cpu.jit.host_call_text`.
         shares: some kernel shares its iterations among the threads of the pool.
-        data: names of the constants that follow the object files in the entry.
-        reuses: pairs of a result and an argument whose memory may be one; see `hloom.buffers.reuse`.
-        packed: number of the argument, bytes and form of packed arguments; see `hloom.cpu.packed_arguments`.
+        data: names of the constants whose contents follow the object files in the cache entry.
+        reuses: (number of a result leaf, number of an argument leaf) where the result may take the argument's
+            memory; see `hloom.buffers.reuse`.
+        packed: (number of the argument, bytes, form) of each packed argument; see
+            `hloom.cpu.packed_arguments`.
     """
 
     signature: str
@@ -46,7 +48,7 @@ class ProgramFacts:
     packed: tuple[tuple[int, int, int], ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return the facts in the types of JSON."""
+        """Return the facts as a dictionary of JSON values."""
         facts: dict[str, object] = asdict(self)
         lists: dict[str, object] = {
             name: list(getattr(self, name)) for name in ("argument_bytes", "result_bytes", "data")
@@ -57,7 +59,10 @@ class ProgramFacts:
 
     @staticmethod
     def from_json(facts: Mapping[str, object]) -> ProgramFacts | None:
-        """Return the facts; None if one is missing, superfluous, or of another type."""
+        """Parse what `to_json` returned.
+
+        Returns None if a fact is missing, superfluous, or of another type.
+        """
         try:
             parsed = ProgramFacts(
                 signature=_text(facts["signature"]),
@@ -79,13 +84,13 @@ class ProgramFacts:
 
 
 def signature_of(module: HloModule) -> str:
-    """Return the types and sizes of a program's parameters and result, without layouts."""
+    """Return the shapes of a program's parameters and result as text, without layouts."""
     shapes = [*(p.shape for p in module.entry.parameters), module.entry.root.shape]
     return " ".join(shape.to_string(layout=False) for shape in shapes)
 
 
 def _of(kind: type[T], value: object) -> T:
-    """Return a value of JSON that must be of a type; raises TypeError."""
+    """Check that a parsed JSON value has the Python type ``kind``, and return it; raises TypeError."""
     if not isinstance(value, kind):
         raise TypeError
     return value
@@ -99,12 +104,12 @@ def _size(value: object) -> int:
 
 
 def _text(value: object) -> str:
-    """Return a JSON value that must be a string; raises TypeError."""
+    """Check that a JSON value is a string, and return it; raises TypeError."""
     return _of(str, value)
 
 
 def _rows(value: object) -> list[list[int]]:
-    """Return a JSON value that must be an array of arrays of nonnegative integers; raises TypeError."""
+    """Check that a JSON value is an array of arrays of sizes (`_size`), and return it; raises TypeError."""
     return [[_size(number) for number in _list(row)] for row in _list(value)]
 
 

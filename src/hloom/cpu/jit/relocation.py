@@ -1,4 +1,4 @@
-"""Relocations: writing addresses into machine code.
+"""ELF relocations: writing addresses of symbols into machine code.
 
 Tables: "System V Application Binary Interface, AMD64 Architecture Processor Supplement", relocation types;
 "ELF for the Arm 64-bit Architecture", static relocations.
@@ -15,12 +15,12 @@ from hloom.errors import HloError
 
 
 class LoadError(HloError):
-    """An object file that cannot be loaded; the program is then compiled again."""
+    """Raised for an object file that cannot be loaded; the program is then compiled again."""
 
 
 Memory: TypeAlias = "bytearray | mmap.mmap"
 Relocate: TypeAlias = Callable[[Memory, int, int, int, int], None]
-"""Write a relocation: (memory, position, address of the position, address of the symbol, addend)."""
+"""Writes a relocation: (memory, position, address of the position, address of the symbol, addend)."""
 
 X86_64: Final = 62
 AARCH64: Final = 183
@@ -62,19 +62,25 @@ def _patch(memory: Memory, at: int, clear: int, bits: int) -> None:
 
 
 def _page21(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
-    """Write ADRP's distance in pages: two low bits at bit 29, the others at bit 5."""
+    """Write the relocation of an ADRP instruction: the distance from its page to the symbol's, in pages.
+
+    The two lowest bits of the distance are stored at bit 29 of the instruction, the others at bit 5.
+    """
     pages = _fits(((symbol + addend) & ~_PAGE) - (place & ~_PAGE), 33) >> 12
     _patch(memory, at, 0x60FFFFE0, (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
 
 
 def _branch26(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
-    """Write the distance of B or BL in words."""
+    """Write the relocation of a B or BL instruction: the distance to the symbol in words of 4 bytes."""
     distance = _fits(symbol + addend - place, 28)
     _patch(memory, at, 0x03FFFFFF, distance >> 2 & 0x03FFFFFF)
 
 
 def _low12(shift: int) -> Relocate:
-    """Write the offset in the page of ADD, LDR or STR, in units of the access, at bit 10."""
+    """Return the function that relocates an ADD, LDR or STR instruction.
+
+    It writes the symbol's offset in its page, in units of ``1 << shift`` bytes, at bit 10 of the instruction.
+    """
 
     def relocate(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
         low = symbol + addend & _PAGE
@@ -111,7 +117,7 @@ RELOCATIONS: Final[dict[int, dict[int, Relocate]]] = {
         312: _low12(3),
     },
 }
-"""Relocations by machine and kind."""
+"""The functions that write relocations, by ELF's number of the machine and kind of the relocation."""
 
 THROUGH_TABLE: Final = {X86_64: frozenset((9, 41, 42)), AARCH64: frozenset((311, 312))}
 """Kinds that refer to the symbol's entry in the table of addresses."""
@@ -126,7 +132,7 @@ JUMP_BYTES: Final = 16
 
 
 def jump(machine: int, target: int) -> bytes:
-    """Return machine code that jumps to an absolute address."""
+    """Return code of a machine, given by its ELF number, that jumps to the absolute address ``target``."""
     if machine == X86_64:
         return b"\xff\x25\x00\x00\x00\x00" + struct.pack("<Q", target) + b"\xcc\xcc"  # jmp *[rip]
     return struct.pack("<IIQ", 0x58000050, 0xD61F0200, target)  # ldr x16, .+8; br x16

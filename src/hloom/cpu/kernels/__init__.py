@@ -1,1 +1,1 @@
-"""Kernels of the CPU target, a package for each family."""
+"""Emitters of kernels for the CPU, a package for each family of operations."""

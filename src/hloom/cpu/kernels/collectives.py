@@ -1,7 +1,8 @@
 """Collectives of several devices in native code.
 
-Each participant publishes the addresses of its arrays, waits until all participants of the group have done
-so, computes its result from their arrays, and continues when no other one reads its own arrays any more.
+Each participant, a device of the replica group, publishes the addresses of its arrays, waits until all
+participants have done so, computes its result from their arrays, and continues when no other one reads its
+own arrays any more. They meet through participant records, structures in memory that the run's context lists.
 Collectives that need the host (see `hloom.cpu.runtime.rendezvous`) have no participant record, and are
 evaluated there.
 """
@@ -40,7 +41,7 @@ from hloom.shape.shape import Shape
 
 @KERNELS.register("replica-id", "partition-id")
 def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Load an id from the context; without a context there is a single device."""
+    """Emit the load of the replica or partition id from the run's context; 0 without a context."""
     i = plan.instruction
     f = program.function
     field = "replica" if i.opcode == "replica-id" else "partition"
@@ -55,7 +56,11 @@ def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 @KERNELS.register(*NATIVE_COLLECTIVES)
 def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a collective: native code if the context has a participant record for it, else a host call."""
+    """Emit a collective.
+
+    At run time it is native code if the run's context has a participant record for it, through which the
+    devices find each other's arrays, else a host call.
+    """
     i = plan.instruction
     f = program.function
     operation = i.operation
@@ -82,7 +87,14 @@ def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class _CollectiveEmitter:
-    """Emits the code of one collective for one participant."""
+    """Emits the native code by which one device takes part in a collective.
+
+    Args:
+        program: the program to emit into.
+        i: the collective.
+        number: its index in the context's table of participant records.
+        participant: the address of the device's participant record.
+    """
 
     def __init__(self, program: ProgramEmitter, i: HloInstruction, number: int, participant: Value) -> None:
         self.program, self.i, self.number = program, i, number
@@ -90,7 +102,11 @@ class _CollectiveEmitter:
         self.results = [s for _, s in leaves(i.shape)]
 
     def run(self) -> None:
-        """Emit a collective: publish the arrays, wait, compute, and wait until the others have read them."""
+        """Emit all steps of the collective.
+
+        The device publishes the addresses of its arrays, waits for the other participants, computes its
+        result, and waits until no participant reads these arrays any more.
+        """
         program, i = self.program, self.i
         places = [program.pointer(o) for o in i.operands]
         places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
@@ -117,7 +133,10 @@ class _CollectiveEmitter:
         self.rendezvous(3)
 
     def rendezvous(self, step: int) -> None:
-        """Wait for all participants on arrival (1), in between (2), or on departure (3)."""
+        """Emit a wait for all participants: on arrival (1), between two kernels (2), or on departure (3).
+
+        The emitted code returns 1 from the program if the run has to end.
+        """
         f, timer = self.program.function, self.program.timer
         number = f.constant(I64, self.number)
         with timer.waiting() if timer is not None else nullcontext():
@@ -125,7 +144,10 @@ class _CollectiveEmitter:
         f.return_if(status.compare("ne", 0), 1)
 
     def call(self, emit: Callable[[_Table, HloInstruction], None]) -> None:
-        """Call a kernel that reads the arrays of all participants."""
+        """Emit a kernel that reads the arrays of all participants, and its call.
+
+        ``emit`` emits the body of the kernel.
+        """
         work = sum(s.element_count for s in self.results)
 
         def kernel(name: str) -> LoopKernel:
@@ -142,12 +164,12 @@ class _CollectiveEmitter:
 
 
 class _Table:
-    """Access of a kernel to a rendezvous.
+    """Emits a collective kernel's accesses to its own and the other devices' participant records.
 
     Attributes:
         function: the kernel.
-        position, count: the position of this participant, and the number of participants.
-        source: the position of the participant whose operand a permutation brings here, or -1.
+        position, count: this device's position in the replica group, and the number of devices in the group.
+        source: the position of the device whose operand a collective-permute brings here, or -1.
     """
 
     def __init__(self, f: Function, participant: Value, operands: int) -> None:
@@ -159,11 +181,14 @@ class _Table:
         self.source = self._participant["source"]
 
     def operand(self, participant: Value, number: int | Value) -> Value:
-        """Return the address of an operand of a participant."""
+        """Emit the load of the address of operand ``number`` of the device at position ``participant``."""
         return self._array(participant, number)
 
     def result(self, number: int, participant: Value | None = None) -> Value:
-        """Return the address of a result, by default this participant's own."""
+        """Emit the load of the address of result ``number``, a leaf of the result.
+
+        ``participant`` is the position in the group of the device whose result it is; None for this device.
+        """
         if participant is not None:
             return self._array(participant, self._operands + number)
         return self._participant.load("arrays", self._operands + number)
@@ -172,7 +197,10 @@ class _Table:
         return Fields(PARTICIPANT, self._rendezvous.load("participants", participant)).load("arrays", number)
 
     def part(self, size: int, participant: Value) -> tuple[Value, Value]:
-        """Return (begin, end) of the part of ``size`` elements that a participant reduces."""
+        """Emit the range [begin, end) of elements that the device at position ``participant`` reduces.
+
+        The ranges of all participants cover ``size`` elements, and begin at multiples of 64.
+        """
         f = self.function
         each = ((self.count + (size - 1)).unsigned_divide(self.count) + 63) & -64
         limit = f.constant(I64, size)
@@ -180,7 +208,7 @@ class _Table:
         return f.intrinsic("smin", begin, limit), f.intrinsic("smin", end, limit)
 
     def copy(self, target: Value, source: Value, size: Value) -> None:
-        """Copy bytes."""
+        """Emit a copy of ``size`` bytes from ``source`` to ``target``."""
         copy_bytes(target, source, size)
 
 
@@ -196,7 +224,11 @@ def _bytes(shape: Shape) -> int:
 
 
 def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Value, size: Value) -> None:
-    """Reduce ``size`` elements from ``begin`` on of an operand of all participants, in their order."""
+    """Emit the reduction of ``size`` elements from ``begin`` on of an operand across all participants.
+
+    The values of the participants are combined in the order of their positions; the result is stored to
+    ``target``. ``number`` is the number of the operand.
+    """
     f, shape = t.function, i.operands[number].shape
     (to_apply,) = i.called_computations
     kind = shape.element_type
@@ -230,21 +262,21 @@ def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Val
 
 
 def _reduced(t: _Table, i: HloInstruction) -> None:
-    """All-reduce: every participant reduces all elements."""
+    """Emit the body of a small all-reduce: every participant reduces all elements."""
     f = t.function
     for n, shape in _operand_leaves(i):
         _reduce(t, i, n, t.result(n), f.constant(I64, 0), f.constant(I64, shape.element_count))
 
 
 def _reduced_parts(t: _Table, i: HloInstruction) -> None:
-    """All-reduce, first step: every participant reduces its part."""
+    """Emit the first step of a large all-reduce: every participant reduces its range of each operand."""
     for n, shape in _operand_leaves(i):
         begin, end = t.part(shape.element_count, t.position)
         _reduce(t, i, n, t.function.offset(t.result(n), begin * _bytes(shape)), begin, end - begin)
 
 
 def _collected_parts(t: _Table, i: HloInstruction) -> None:
-    """All-reduce, second step: copy the parts of the other participants."""
+    """Emit the second step of a large all-reduce: copy the ranges that the others have reduced."""
     f = t.function
     for n, shape in _operand_leaves(i):
         with f.loop(0, t.count) as loop, f.when(loop.index.compare("ne", t.position)):
@@ -254,7 +286,7 @@ def _collected_parts(t: _Table, i: HloInstruction) -> None:
 
 
 def _scattered(t: _Table, i: HloInstruction) -> None:
-    """Reduce-scatter: every participant reduces its part of the dimension."""
+    """Emit the body of a reduce-scatter: reduce this participant's part of the scatter dimension."""
     (d,) = operation_of(i, ReduceScatter).scatter_dimensions
     f = t.function
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
@@ -270,7 +302,7 @@ def _scattered(t: _Table, i: HloInstruction) -> None:
 
 
 def _gathered(t: _Table, i: HloInstruction) -> None:
-    """All-gather: copy the rows of all participants."""
+    """Emit the body of an all-gather: copy each participant's operand to its place in the result."""
     f, dimension = t.function, operation_of(i, AllGather).dimension
     for n, shape in _operand_leaves(i):
         outer, row = rows_of(shape, dimension)
@@ -283,7 +315,10 @@ def _gathered(t: _Table, i: HloInstruction) -> None:
 
 
 def _exchanged(t: _Table, i: HloInstruction) -> None:
-    """All-to-all of an array: copy this participant's part of every array."""
+    """Emit the body of an all-to-all of one array.
+
+    It copies the part for this participant, along the split dimension, from every participant's operand.
+    """
     f, shape = t.function, i.shape
     if not leaf_bytes(shape):
         return
@@ -299,7 +334,10 @@ def _exchanged(t: _Table, i: HloInstruction) -> None:
 
 
 def _dealt(t: _Table, i: HloInstruction) -> None:
-    """All-to-all of a tuple: element n of the result is participant n's operand for this participant."""
+    """Emit the body of an all-to-all of a tuple.
+
+    Element n of the result is the operand that participant n has for this participant.
+    """
     f = t.function
     for n, shape in enumerate(i.shape.tuple_shapes):
         source = t.operand(f.constant(I64, n), t.position)
@@ -307,7 +345,7 @@ def _dealt(t: _Table, i: HloInstruction) -> None:
 
 
 def _permuted(t: _Table, i: HloInstruction) -> None:
-    """Collective-permute: copy the operands of the source, or fill with zeros."""
+    """Emit the body of a collective-permute: copy the source's operands, or store zeros without a source."""
     f = t.function
     for n, shape in _operand_leaves(i):
         size = f.constant(I64, leaf_bytes(shape))
@@ -318,6 +356,6 @@ def _permuted(t: _Table, i: HloInstruction) -> None:
 
 
 def _broadcast(t: _Table, i: HloInstruction) -> None:
-    """Collective-broadcast: copy the operand of the first participant."""
+    """Emit the body of a collective-broadcast: copy the operand of the group's first participant."""
     f = t.function
     t.copy(t.result(0), t.operand(f.constant(I64, 0), 0), f.constant(I64, leaf_bytes(i.shape)))

@@ -1,4 +1,4 @@
-"""Custom calls: of LAPACK's routines, of C functions that users register, and of others by the host."""
+"""Emitter of custom calls: of LAPACK routines, of C functions that users register, and of the host."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _FOREIGN_FUNCTION: Final = "hloom_foreign"
 
 
 def _library_call(i: HloInstruction) -> LapackCall | None:
-    """Return the calls of LAPACK for a custom call.
+    """Return the calls of LAPACK routines that a custom call makes; None for other custom calls.
 
-    Returns None for an invalid call: the host raises its error if the call ever runs.
+    Returns None for an invalid call too: the host raises its error if the call ever runs.
     """
     try:
         return library_call(i, rows_first=True)
@@ -44,7 +44,10 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 
 @KERNELS.register("custom-call", workspace=_workspace)
 def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a custom call."""
+    """Emit a custom call: kernels or library calls for LAPACK's routines, else a call of a C function.
+
+    Custom calls with arrays that a C function cannot use directly are host calls.
+    """
     i = plan.instruction
     call = _library_call(i)
     if call is not None and factors_small_matrices(call):
@@ -58,7 +61,10 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _addresses_arrays(i: HloInstruction) -> bool:
-    """Return whether a C function can work directly on the arrays of the custom call."""
+    """Return whether a C function can read operands and write results of a custom call in place.
+
+    The arrays must be static and row-major, and the API version one of those for such functions.
+    """
     operation = operation_of(i, CustomCall)
     operand_shapes = operation.operand_layout_constraints or [o.shape for o in i.operands]
     if not all(map(_is_plain, operand_shapes)):
@@ -69,7 +75,7 @@ def _addresses_arrays(i: HloInstruction) -> bool:
 
 
 def _has_attributes(i: HloInstruction) -> bool:
-    """Return whether the backend config parses as the attributes that handlers of XLA's typed FFI get."""
+    """Return whether the backend config of ``i`` parses as attributes of XLA's typed FFI."""
     try:
         parse_attributes(i.backend_config)
     except ParseError:
@@ -78,14 +84,17 @@ def _has_attributes(i: HloInstruction) -> bool:
 
 
 def _is_plain(shape: Shape) -> bool:
-    """Return whether an array is static and row-major, with whole bytes per element."""
+    """Return whether ``shape`` is a static, row-major array with whole bytes per element."""
     if not shape.is_array or not shape.is_static or shape.element_type.bits < 8:
         return False
     return shape.layout is None or shape.layout == Layout.default(shape.rank)
 
 
 def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
-    """Emit a call of the C function that is registered when the program runs; without one, a host call."""
+    """Emit a call of the C function that is registered for a custom call's target when the program runs.
+
+    If none is registered then, the host is called.
+    """
     f = program.function
     number = len(program.host_calls)
     program.host_calls.append(i)
@@ -109,9 +118,9 @@ def _packed(program: ProgramEmitter, arrays: Sequence[Value]) -> Value:
 
 
 def _external(program: ProgramEmitter, kind: str, text: str) -> Value:
-    """Return the address of an external symbol, named by its kind and text.
+    """Declare an external symbol whose name encodes ``kind`` and ``text``; return its address.
 
-    See `hloom.cpu.loaded_program`.
+    `hloom.cpu.loaded_program` gives the symbol its address when the code is loaded.
     """
     name = f"{kind}.{text.encode().hex()}"
     program.module.declare(name, None, [])
