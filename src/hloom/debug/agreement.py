@@ -1,4 +1,4 @@
-"""Comparison of two values of one program, element by element."""
+"""Comparison of two results of one program, element by element, within given bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hloom.shape.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of two arrays.
+    """The outcome of comparing an array with the wanted one, element by element.
 
     Attributes:
         name: the path of the array in the result: ``result``, ``result.1.0``, ``device 1 result``.
@@ -26,10 +26,10 @@ class Comparison:
         elements: the number of elements.
         unequal: the number of elements with different bits; any NaN equals any other.
         wrong: the number of elements that differ by more than their bound.
-        unjudged: the number of unequal elements without a bound.
+        unjudged: the number of unequal elements whose bound is infinite, that is, not known.
         ulps, difference: the largest distance of finite elements, in units in the last place and absolute.
-        index: the element furthest beyond its bound; the first one if all are equal.
-        got, expected, bound: the values and the bound at this index.
+        index: the element furthest beyond its bound; if none is, the one with the largest distance.
+        got, expected, bound: the two values and the bound at this index; None, None and 0 in an empty array.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """True if every element is within its bound."""
+        """True if every element is within its bound, and every unequal one has a finite bound."""
         return self.wrong == 0 and self.unjudged == 0
 
 
 def compare(got: Value, wanted: Value, bounds: Bounds, name: str = "result") -> list[Comparison]:
-    """Compare two values array by array.
+    """Compare two values, arrays or nested tuples; return a comparison for each array, in order.
 
     Args:
         got, wanted: the values.
@@ -89,7 +89,7 @@ def _other_form(name: str, got: Value, wanted: Value) -> EvaluationError:
 
 
 def form_text(value: Value) -> str:
-    """Return the shape of a value as text."""
+    """Return the shape of a value as text without layout, such as ``(f32[2], token[])``."""
     if isinstance(value, tuple):
         return "(" + ", ".join(form_text(v) for v in value) + ")"
     return "token[]" if value is None else Shape.of(np.asarray(value)).to_string(layout=False)
@@ -117,9 +117,9 @@ def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison
 
 
 def _measure(array: Array) -> Any:
-    """Return the float type whose ulp is the unit of distances between elements.
+    """Return the float type in whose ulps the distances between elements of ``array`` are measured.
 
-    Distances of integers are in units of 1: their type is f64.
+    It is the array's own type, that of the parts of complex numbers, or f64 for integers and predicates.
     """
     kind = component(array.dtype)
     return kind.numpy_dtype if kind.is_floating else np.float64
@@ -129,9 +129,9 @@ def _measure(array: Array) -> Any:
 
 
 def within(got: Array, wanted: Array, bound: Bounds) -> Array:
-    """Return a mask of the elements that are within their bounds.
+    """Return a boolean mask of the elements of ``got`` that differ from ``wanted`` by at most ``bound``.
 
-    Where all bounds are 0, bits must be equal.
+    If all bounds are 0, the bits must be equal, but any NaN equals any other.
     """
     with np.errstate(all="ignore"):
         allowed = np.broadcast_to(np.asarray(bound, np.float64), got.shape)
@@ -141,9 +141,10 @@ def within(got: Array, wanted: Array, bound: Bounds) -> Array:
 
 
 def agrees(got: Array, wanted: Array, bound: Bounds) -> Array:
-    """Return a mask of the elements that agree within their bounds.
+    """Return a boolean mask of the elements of ``got`` and ``wanted`` whose values agree within ``bound``.
 
-    NaN agrees with NaN, and an infinity with a finite number whose bound reaches the overflow threshold.
+    NaN agrees with NaN, 0 with -0, any numbers if their bound is infinite, and an infinity with a finite
+    number whose bound reaches the overflow threshold.
     """
     with np.errstate(all="ignore"):
         return _agrees(got, wanted, bound)

@@ -29,17 +29,17 @@ PASSES: Final = "passes"
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all backends that `run_on` accepts."""
+    """Return the names of all backends that `run_on` accepts: the registered ones, ``passes`` and ``xla``."""
     return (*backend_names(), PASSES, XLA)
 
 
 def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Value]]) -> list[Any]:
-    """Run a program on a backend; return the result of each device.
+    """Run a program on a backend; return a list with the result of each device.
 
     Args:
         backend: the name of the backend.
         module: the program.
-        arguments: the arguments of each device; ``xla`` runs one device.
+        arguments: for each device, its list of arguments; ``xla`` runs one device.
 
     Raises HloError by ``check.backend`` for an unknown backend, ``check.one-device`` for a program of several
     devices on a backend that runs one, ``check.jaxlib`` for ``xla`` without jaxlib, and ``check.xla`` for
@@ -65,12 +65,12 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Value]]
 
 
 def run_one(backend: str, module: HloModule, arguments: Sequence[Value]) -> Any:
-    """Return the result of a program for one device; raises the errors of `run_on`."""
+    """Run a program of one device on a backend; return its result. Raises the errors of `run_on`."""
     return run_on(backend, module, [arguments])[0]
 
 
 def _optimized(module: HloModule) -> HloModule:
-    """Return a copy of a program after the passes of the cpu backend."""
+    """Return a copy of a program, rewritten by the passes of the cpu backend."""
     from hloom.cpu.pipeline import CPU_PIPELINE
 
     copy = module.clone()

@@ -1,4 +1,4 @@
-"""Search for the pass, and the rewrite in it, that changes the result of a program.
+"""Search for the compiler pass, and the rewrite in it, that makes the result of a program wrong.
 
 The evaluator runs the program after each pass; the result is compared with that of the original program.
 """
@@ -30,14 +30,15 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Bisection:
-    """The step of the compilation that changes the result.
+    """The step of a compilation that makes a program's result wrong.
 
     Attributes:
         pass_name: the pass; empty if all passes are correct and the native code is wrong.
         rewrite: the rule or the rewritten instruction; empty if the pass does not count its rewrites.
-        number, total: the number of the rewrite, and the number of rewrites that the pass makes.
+        number, total: the number of the rewrite, from 1, and the number of rewrites that the pass makes; the
+            number is 0 if no single rewrite was found.
         before, after: the program before and after the smallest step that changes the result.
-        comparisons: the comparisons of the results after it.
+        comparisons: the comparisons of the differing arrays of the result after the step.
         culprit: if the native code is wrong, the first instruction that differs; else None.
         skipped: the dumps that could not be run, with the errors.
     """
@@ -54,7 +55,7 @@ class Bisection:
 
 
 class _Judge:
-    """Compares the results of rewritten programs with the result of the original program."""
+    """Compares the results of rewritten programs with the evaluator's result of the original program."""
 
     def __init__(self, module: HloModule, arguments: Sequence[Value], tolerance: Tolerance) -> None:
         self.module = module
@@ -63,7 +64,7 @@ class _Judge:
         self.expected = run_one("evaluator", module, self.arguments)
 
     def compare(self, got: Value) -> list[Comparison]:
-        """Compare a result with the expected one.
+        """Compare a result, array by array, with that of the original program; return the comparisons.
 
         Raises HloError by ``check.no-bound`` if elements differ and none of them has a bound.
         """
@@ -75,7 +76,7 @@ class _Judge:
         return comparisons
 
     def wrong(self, module: HloModule) -> bool:
-        """Return whether a program is invalid or evaluates to a wrong result."""
+        """Return whether the evaluator refuses a program or computes a wrong result."""
         try:
             got = run_one("evaluator", module, self.arguments)
         except HloError:
@@ -83,7 +84,7 @@ class _Judge:
         return any(c.wrong for c in self.compare(got))
 
     def comparisons(self, module: HloModule) -> list[Comparison]:
-        """Return the comparisons of a program's arrays that differ.
+        """Evaluate a program; return the comparisons of the arrays of its result that differ.
 
         Returns an empty list for a program that cannot be run.
         """
@@ -102,15 +103,15 @@ def bisect(
     tolerance: Tolerance | None = None,
     progress: Progress | None = None,
 ) -> Bisection | None:
-    """Return the smallest step of a backend's compilation that changes the result.
+    """Return the smallest step of a backend's compilation that makes the result wrong.
 
     Returns None if the result is right.
 
     Args:
         module: a program of one device.
         arguments: its arguments.
-        backend: the backend.
-        tolerance: the allowed differences; None for the program's rounding errors.
+        backend: the name of the backend.
+        tolerance: the allowed differences; None to allow the program's rounding errors.
         progress: called with a description of each step of the search.
 
     Raises HloError for an invalid program or arguments that do not fit.
@@ -140,9 +141,9 @@ def _silent(text: str) -> None:
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int:
-    """Return the first number below ``count`` for which a condition holds, by binary search.
+    """Return the first number below ``count`` for which ``holds`` returns true, by binary search.
 
-    The condition must be monotone, and hold for ``count - 1``.
+    ``holds`` must be monotone, and true for ``count - 1``.
     """
     low, high = 0, count - 1
     while low < high:
@@ -152,7 +153,9 @@ def _first(count: int, holds: Callable[[int], bool]) -> int:
 
 
 def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tell: Progress) -> Bisection:
-    """Find the rewrite of a pass that changes the result.
+    """Search a wrong pass for the first rewrite after which the result is wrong.
+
+    Returns a bisection without a rewrite if the pass does not count its rewrites, or is right on its own.
 
     Args:
         judge: compares results.
@@ -175,9 +178,9 @@ def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tel
 
 
 def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fuel]:
-    """Run a pass on a copy of a program with at most ``limit`` rewrites.
+    """Run a pass on a copy of a program, stopping it after ``limit`` rewrites.
 
-    Return the copy and the fuel used.
+    Returns the copy, and the `Fuel`, which has counted the rewrites.
     """
     copy = module.clone()
     with limited(limit) as fuel:
@@ -186,7 +189,11 @@ def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fu
 
 
 def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | None:
-    """Find the first wrong instruction of native code; return None if the code is right."""
+    """Run the original program as native code and compare the results.
+
+    Returns the first instruction that differs, as a bisection without a pass; None if the results agree.
+    ``optimized`` is the program after the passes.
+    """
     comparison = judge.compare(run_one(backend, judge.module, judge.arguments))
     wrong = [c for c in comparison if c.wrong]
     if not wrong:
@@ -199,9 +206,9 @@ def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | No
 
 
 def pass_dumps(folder: str | Path, matching: str = "") -> list[DumpedProgram]:
-    """Return the programs in a folder that XLA dumped after passes.
+    """Return the programs in a folder for which XLA has dumped the HLO after passes.
 
-    ``matching`` is a regular expression of names.
+    ``matching`` is a regular expression of names; "" for all programs.
 
     Raises HloError by ``bisect.dumps`` if there are none, and the errors of `dumped_programs`.
     """
@@ -223,17 +230,19 @@ def bisect_dumps(
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Bisection | None:
-    """Return the first of XLA's passes after which a program has another result; None if no pass changes it.
+    """Return the first of XLA's passes after which a dumped program has another result.
+
+    Returns None if no pass changes the result.
 
     Args:
         program: a program with dumps of its passes; see `pass_dumps`.
-        arguments: draws arguments for the first readable program.
-        tolerance: the allowed differences; None for the program's rounding errors.
+        arguments: returns arguments for a program; called with the first dump that can be read.
+        tolerance: the allowed differences; None to allow the program's rounding errors.
         progress: called with a description of each step.
         note: if the result is None, called for each dump that could not be read or run.
 
     Raises HloError for a first program that cannot be run, by ``bisect.unreadable`` if no dump can be read,
-    and by ``check.no-bound``.
+    and by ``check.no-bound`` if elements differ and none of them has a bound.
     """
     skipped: list[str] = []
     passes = list(program.passes)
@@ -262,10 +271,10 @@ def bisect_dumps(
 
 
 def _first_readable(program: DumpedProgram, passes: list[DumpedStage], skipped: list[str]) -> HloModule:
-    """Remove the dumps up to the first readable one; return its program.
+    """Load the first dump in ``passes`` that can be read; return its program.
 
-    Appends the errors of unreadable dumps to ``skipped``. Raises HloError by ``bisect.unreadable`` if none
-    can be read.
+    Removes this dump and those before it from ``passes``, and appends the errors of the unreadable ones to
+    ``skipped``. Raises HloError by ``bisect.unreadable`` if none can be read.
     """
     while passes:
         path = passes.pop(0).path

@@ -27,15 +27,16 @@ Values: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first instruction whose value differs although its operands agree.
+    """The first instruction whose value differs between two backends although its operands agree.
 
     Attributes:
         instruction: the text of the instruction.
         opcode: its opcode.
-        origin: the framework's operation and the source line, if recorded.
-        loop: the enclosing loops, with the iteration, and branches.
+        origin: the framework's name of the operation and the source line, if recorded; else "".
+        loop: the enclosing loops, with the iteration, and branches, outermost first; "" in the entry.
         operands: (name and shape, summary of the value) for each operand.
-        comparisons: the comparisons of its value.
+        comparisons: the comparisons of the arrays that differ, among values still needed after the
+            instruction.
     """
 
     instruction: str
@@ -48,7 +49,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Check:
-    """The comparison of one run on two backends.
+    """The outcome of running a program on two backends and comparing the results.
 
     Attributes:
         backend, against: the backends; ``stored`` is the result in a snapshot.
@@ -67,7 +68,7 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """True if every array of the result agrees within its bounds."""
+        """True if every array of the result agrees within its bounds, and every unequal element has one."""
         return all(c.agrees for c in self.comparisons)
 
     @property
@@ -89,10 +90,10 @@ def check(
 
     Args:
         module: the program.
-        arguments: one for each parameter; for a program of several devices, a list for each device.
+        arguments: one for each parameter; for a program of several devices, such a list for each device.
         backend, against: the names of the backends.
-        tolerance: the allowed differences; None for the program's rounding errors.
-        locate: search for the first instruction that differs.
+        tolerance: the allowed differences; None to allow the program's rounding errors.
+        locate: search for the first instruction that differs, if the results do, in a program of one device.
 
     Raises HloError for a program or arguments that a backend refuses.
     """
@@ -109,7 +110,11 @@ def check(
 
 
 def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
-    """Return a list with the arguments of each device."""
+    """Return a list of arguments for each device (replica and partition) of a program.
+
+    For a program of one device, ``arguments`` are those of that device; else they have a sequence for each
+    device.
+    """
     devices = module.config.replica_count * module.config.num_partitions
     return [list(arguments)] if devices == 1 else [list(values) for values in arguments]
 
@@ -117,9 +122,10 @@ def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
 def compared(
     module: HloModule, arguments: Sequence[Values], got: Values, expected: Values, tolerance: Tolerance
 ) -> tuple[list[Comparison], str]:
-    """Compare the results of all devices.
+    """Compare the results ``got`` and ``expected``, each a sequence with the result of each device.
 
-    Returns the comparisons, and the reason why unequal elements have no bound ("" if all have one).
+    Returns the comparisons of all arrays in the order of the devices, and the reason why unequal elements
+    have no bound ("" if all have one). ``arguments`` has a sequence for each device.
     """
     results = ["result"] if len(got) == 1 else [f"device {n} result" for n in range(len(got))]
     comparisons = [compare(g, e, 0.0, name) for g, e, name in zip(got, expected, results, strict=True)]
@@ -135,9 +141,9 @@ def compared(
 def differs(
     module: HloModule, arguments: Sequence[Any], backend: str, against: str, tolerance: Tolerance
 ) -> bool:
-    """Return whether two backends' results differ by more than the tolerance.
+    """Return whether two backends' results of a program differ by more than the tolerance.
 
-    Elements without a bound do not count.
+    Elements for which no bound is known do not count.
     """
     report = check(module, arguments, backend=backend, against=against, tolerance=tolerance, locate=False)
     return report.is_wrong
@@ -151,7 +157,8 @@ def first_difference(
 ) -> Culprit | None:
     """Return the first instruction of a one-device program whose value differs between two backends.
 
-    Returns None if the difference disappears once values inside the program become results.
+    Returns None if the difference disappears once values inside the program become results. ``backend`` and
+    ``against`` are the names of the backends.
     """
     return _Search(backend, against, tolerance).first(inlined(module), list(arguments), "")
 
@@ -165,9 +172,9 @@ class _Search:
     tolerance: Tolerance
 
     def first(self, module: HloModule, arguments: list[Any], loop: str) -> Culprit | None:
-        """Return the first instruction of a program that differs, or None.
+        """Return the first instruction of a program's entry, or inside it, that differs; None if none does.
 
-        ``loop`` describes the enclosing loops.
+        ``loop`` is a text that describes the enclosing loops.
         """
         order = [i for i in module.entry.post_order() if not isinstance(i.operation, Parameter)]
         low, high = 0, len(order) - 1
@@ -184,13 +191,17 @@ class _Search:
         return inner or self.culprit(module, order, low, arguments, loop)
 
     def differs(self, module: HloModule, arguments: list[Any]) -> bool:
-        """Return whether the results of the two backends differ."""
+        """Return whether the two backends' results of ``module`` differ by more than the tolerance."""
         return differs(module, arguments, self.backend, self.against, self.tolerance)
 
     def inside(
         self, module: HloModule, instruction: HloInstruction, arguments: list[Any], loop: str
     ) -> Culprit | None:
-        """Return the first instruction that differs in a loop iteration or in the taken branch, or None."""
+        """Return the first instruction that differs inside a while loop or a conditional.
+
+        It is searched in the first loop iteration whose result differs, or in the branch that is taken.
+        Returns None for other instructions, and if nothing inside differs.
+        """
         if not isinstance(instruction.operation, While | Conditional):
             return None
         operands = run_one("evaluator", cut(module, instruction.operands), arguments)
@@ -210,7 +221,10 @@ class _Search:
     def culprit(
         self, module: HloModule, order: list[HloInstruction], number: int, arguments: list[Any], loop: str
     ) -> Culprit:
-        """Compare the values live after an instruction; return its description with their comparisons."""
+        """Describe the instruction at position ``number`` of ``order``, as the first one that differs.
+
+        The comparisons are those of the values that are live after it.
+        """
         instruction, alive = order[number], frontier(order, number)
         backends = {"backend": self.backend, "against": self.against}
         report = check(cut(module, alive), arguments, **backends, tolerance=self.tolerance, locate=False)
@@ -230,7 +244,10 @@ class _Search:
 
 
 def frontier(order: Sequence[HloInstruction], last: int) -> list[HloInstruction]:
-    """Return the values up to position ``last`` of a schedule that are live after it, or never used."""
+    """Return the instructions of ``order`` up to position ``last`` whose values are needed after it.
+
+    They are those with later users, without users, and the root. Tokens are left out.
+    """
     before = set(order[: last + 1])
     return [
         i
@@ -240,7 +257,10 @@ def frontier(order: Sequence[HloInstruction], last: int) -> list[HloInstruction]
 
 
 def _branch(instruction: HloInstruction, index: Any) -> int:
-    """Return the number of the branch that a conditional takes."""
+    """Return the number of the branch that a conditional takes.
+
+    ``index`` is the value of its first operand, a predicate or an integer.
+    """
     branches = len(instruction.called_computations)
     if instruction.operands[0].shape.element_type.is_predicate:
         return int(not index)

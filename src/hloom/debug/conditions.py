@@ -1,4 +1,7 @@
-"""Conditions on a program with arguments, which `hloom.debug.reduce` preserves."""
+"""Conditions that `hloom.debug.reduce` preserves while it shrinks a program.
+
+A condition is a function (module, arguments) that returns a bool.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,17 @@ def two_backends_differ(
 ) -> Condition:
     """Return the condition that the results of two backends differ by more than a tolerance.
 
-    A tolerance of None is the program's rounding errors.
+    A condition is a function (module, arguments) that returns a bool. A tolerance of None allows the
+    program's rounding errors.
     """
     return lambda module, arguments: differs(module, arguments, backend, against, tolerance or Tolerance())
 
 
 def fails(rule: str, backend: str = "cpu") -> Condition:
-    """Return the condition that verification, compilation or a run of a program raises HloError by a rule."""
+    """Return the condition that verification, compilation or a run of a program raises an HloError.
+
+    The condition is a function (module, arguments) that returns whether the error is by the rule ``rule``.
+    """
 
     def condition(module: HloModule, arguments: list[Value]) -> bool:
         try:
@@ -48,9 +55,9 @@ def fails(rule: str, backend: str = "cpu") -> Condition:
 def command(text: str, timeout: float = 300.0) -> Condition:
     """Return the condition that a shell command exits with status 0.
 
-    In the command, ``{}`` stands for the file of the program (by default its last argument), and ``{input}``
-    for an .npz file of the arguments. A command that takes longer than ``timeout`` seconds does not meet the
-    condition.
+    A condition is a function (module, arguments) that returns a bool. In the command, ``{}`` stands for the
+    file of the program (by default its last argument), and ``{input}`` for an .npz file of the arguments. A
+    command that takes longer than ``timeout`` seconds does not meet the condition.
     """
 
     def condition(module: HloModule, arguments: list[Value]) -> bool:

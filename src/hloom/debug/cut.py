@@ -1,4 +1,4 @@
-"""Extraction of subprograms: prefixes of the entry, and single computations."""
+"""Extraction of a part of a program as a program: a prefix of the entry, or a single computation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N = TypeVar("N", HloInstruction, HloComputation)
 
 
 def named(items: Iterable[N], name: str) -> N:
-    """Return the instruction or computation with a name.
+    """Return the instruction or computation among ``items`` that has a name.
 
     Raises HloError by ``reduce.name`` if there is none, for example because an earlier step has removed it.
     """
@@ -38,7 +38,7 @@ def inlined(module: HloModule) -> HloModule:
 
 
 def reset_config(module: HloModule) -> None:
-    """Drop the properties of a module that depend on its parameters, results or order."""
+    """Drop the properties of a module that depend on its parameters, results or instruction order."""
     module.config.is_scheduled = False
     module.config.entry_layout = None
     module.config.aliases = {}
@@ -46,7 +46,7 @@ def reset_config(module: HloModule) -> None:
 
 
 def cut(module: HloModule, values: Sequence[HloInstruction]) -> HloModule:
-    """Return a copy of a program whose result is the tuple of the given values of the entry computation."""
+    """Return a copy of a program whose result is the tuple of ``values``, instructions of its entry."""
     copy = module.clone()
     reset_config(copy)
     by_name = {i.name: i for i in copy.entry.instructions}
@@ -58,7 +58,7 @@ def cut(module: HloModule, values: Sequence[HloInstruction]) -> HloModule:
 
 
 def extracted(module: HloModule, computation: HloComputation) -> HloModule:
-    """Return a copy of a program whose entry is the given computation."""
+    """Return a copy of a program in which ``computation`` is the entry."""
     copy = module.clone()
     reset_config(copy)
     entry = named(copy.computations, computation.name)

@@ -63,10 +63,11 @@ def _wide_type(element_type: ElementType) -> ElementType:
 
 
 class ErrorAnalysis:
-    """Evaluates a module together with the error bounds of its values.
+    """Evaluates a module together with bounds of the rounding errors of its values.
 
     Attributes:
-        unlimited: the first instruction with an infinite bound on operands with finite bounds; "" if none.
+        unlimited: the first instruction, as text, whose bound is infinite although its operands' bounds are
+            finite; "" if none.
     """
 
     rounds_partial_sums: ClassVar[bool] = False
@@ -79,7 +80,10 @@ class ErrorAnalysis:
         self._wide: dict[tuple[str, str], HloInstruction] | None = None
 
     def run(self, arguments: Sequence[Value]) -> tuple[Value, Bounds]:
-        """Evaluate the module; return (result, bounds of its elements)."""
+        """Evaluate the module on exact arguments.
+
+        Returns its result, and the largest error of each element, in the structure of the result.
+        """
         values = [exact(a) for a in arguments]
         alone = self.evaluator.alone
         assert alone is not None
@@ -88,7 +92,7 @@ class ErrorAnalysis:
         return plain(result), errors(result)
 
     def call(self, computation: HloComputation, arguments: Sequence[Tree]) -> Tree:
-        """Evaluate a computation with error bounds; return the value of its root."""
+        """Evaluate a computation on arguments with error bounds; return its root's value with bounds."""
         values: dict[HloInstruction, Tree] = dict(zip(computation.parameters, arguments, strict=True))
         for instruction in live(computation.post_order()):
             if not isinstance(instruction.operation, Parameter):
@@ -96,7 +100,7 @@ class ErrorAnalysis:
         return values[computation.root]
 
     def step(self, instruction: HloInstruction, operands: Sequence[Tree]) -> Tree:
-        """Evaluate one instruction with error bounds."""
+        """Evaluate one instruction on operands with error bounds; return its value with bounds."""
         return instruction.operation.evaluate_bounded(ErrorStep(self, instruction, operands), *operands)
 
     def note_unlimited(self, instruction: HloInstruction, operands: Sequence[Tree], result: Tree) -> None:
@@ -108,7 +112,7 @@ class ErrorAnalysis:
             self.unlimited = f"{instruction.opcode} %{instruction.name}"
 
     def wide(self, instruction: HloInstruction) -> HloInstruction:
-        """Return the instruction's counterpart in the f64 copy of the module."""
+        """Return the counterpart of an instruction in the f64 copy of the module."""
         if self._wide is None:
             module = widened(self.module)
             self._wide = {(c.name, i.name): i for c in module.computations for i in c.instructions}
@@ -125,7 +129,7 @@ def is_exact(instruction: HloInstruction) -> bool:
 
 
 class ErrorStep:
-    """The analysis of one instruction: the implementation of `ErrorRun` that its operation receives.
+    """The error analysis of one instruction: what its operation's error rule is given (`ErrorRun`).
 
     Args:
         analysis: the analysis of the module.
@@ -148,7 +152,7 @@ class ErrorStep:
 
     @property
     def inexact(self) -> bool:
-        """True if any operand has errors."""
+        """True if any operand may have rounding errors."""
         return any(leaf.error is not None for o in self.operands for leaf in leaves(o))
 
     @property
@@ -174,11 +178,11 @@ class ErrorStep:
         return bounded(self.value, found)
 
     def call(self, index: int, *operands: Tree) -> Tree:
-        """Evaluate a called computation, by its index, with error bounds."""
+        """Evaluate called computation number ``index`` on operands with error bounds."""
         return self.analysis.call(self.instruction.called_computations[index], operands)
 
     def map(self, index: int, *operands: Tree) -> Tree:
-        """Evaluate a called computation of scalars, by its index, on whole arrays with error bounds.
+        """Evaluate called computation number ``index``, one of scalars, on whole arrays with error bounds.
 
         Raises NoBound for a computation that can only be applied element by element.
         """
@@ -188,7 +192,9 @@ class ErrorStep:
         return self.call(index, *operands)
 
     def apply(self, operands: Sequence[Any], output: int | None = None) -> Array:
-        """Evaluate the instruction in f64 on ``operands``; return an f64 array, of magnitudes if complex.
+        """Evaluate the instruction in f64 on other operands; return the result as an f64 array.
+
+        A complex result is returned as its magnitudes.
 
         Args:
             operands: the values to use in place of the instruction's operands.
@@ -209,9 +215,9 @@ class ErrorStep:
 
 
 def _fitted(numbers: object, element_type: ElementType) -> Array:
-    """Convert values or errors to an operand's element type.
+    """Convert values, or errors in f64, to an element type of the f64 copy of a module.
 
-    An integer's error is limited to `MOST_STEPS`.
+    Errors of integers are limited to `MOST_STEPS`; NoBound is raised for larger errors of narrow integers.
     """
     array = np.asarray(numbers)
     if element_type.is_integer and array.dtype == np.float64:

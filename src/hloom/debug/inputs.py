@@ -20,7 +20,7 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 EDGE_SHARES: Final = (1 / 8, 1 / 64, 1 / 512)
-"""Shares of edge values in arrays, one of which is drawn: a NaN hides all other errors of a sum."""
+"""Shares of edge values in an array; one is drawn per array, as a NaN hides all other errors of a sum."""
 MOST_CONSTANTS: Final = 64
 """Number of elements of an array whose elements are constants of a program, not a table."""
 MOST_SCALAR: Final = 64
@@ -40,7 +40,7 @@ class Distribution(enum.Enum):
     SIGNED = "random signed"
     """Integers in [-8, 8); floats are multiples of 1/2 in [-4, 4)."""
     CONSTANTS = "constants"
-    """Constants of the programs and their neighbours; a half of the elements is as by `SIGNED`."""
+    """One half is drawn as by `SIGNED`, the other from constants of the programs and their neighbours."""
     EDGES = "edge values"
     """As by `NORMAL`, with `edge_values` in each array."""
     EDGES_AND_TIES = "edge values and integers"
@@ -60,13 +60,13 @@ class Distribution(enum.Enum):
 
 
 def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> list[Value]:
-    """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2.
+    """Draw an argument for each parameter: normal floats, integers in [0, 8), pred with probability 1/2.
 
     Sums of squares, such as an optimizer's second moments, are drawn nonnegative (`nonnegative_leaves`).
 
     Args:
         module: the program.
-        seed: the seed.
+        seed: the seed of the random generator.
         edges: include `edge_values` in each array. Scalars stay small, since they may be trip counts.
 
     Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
@@ -78,11 +78,13 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
 def drawn_arguments(
     module: HloModule, seed: int, distribution: Distribution, constants: Sequence[float] = ()
 ) -> list[Value]:
-    """Draw arguments from a seed, as `random_arguments` does, by a distribution.
+    """Draw an argument for each parameter of a program's entry by a distribution.
+
+    Sums of squares, such as an optimizer's second moments, are drawn nonnegative (`nonnegative_leaves`).
 
     Args:
         module: the program.
-        seed: the seed.
+        seed: the seed of the random generator.
         distribution: how elements are drawn. Integers without dimensions stay small.
         constants: the numbers for `Distribution.CONSTANTS`.
     """
@@ -91,7 +93,7 @@ def drawn_arguments(
 
 
 def constants_of(*modules: HloModule) -> list[float]:
-    """Return the different numbers in small constants of some programs, in ascending order."""
+    """Return the distinct numbers, ascending, in the programs' small constants that are not complex."""
     numbers: set[float] = set()
     for i in (i for module in modules for i in module.instructions()):
         is_real = i.shape.is_array and not i.shape.element_type.is_complex
@@ -102,7 +104,7 @@ def constants_of(*modules: HloModule) -> list[float]:
 
 
 def edge_values(element_type: ElementType) -> list[Any]:
-    """Return values of an element type at which kernels fail: NaN, infinities, zeros, subnormals, limits."""
+    """Return values at which kernels tend to fail: NaN, infinities, zeros, subnormals, limits of the type."""
     dtype = element_type.numpy_dtype
     if element_type.is_predicate:
         return [False, True]
@@ -131,7 +133,14 @@ def edge_values(element_type: ElementType) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Draw:
-    """Draws values of shapes."""
+    """Draws random values of given shapes.
+
+    Attributes:
+        generator: numpy's random generator.
+        distribution: how elements are drawn.
+        constants: the numbers for `Distribution.CONSTANTS`.
+        nonnegative: the leaves of parameters to draw without negative numbers.
+    """
 
     generator: Any
     distribution: Distribution
@@ -139,7 +148,11 @@ class _Draw:
     nonnegative: Set[Leaf]
 
     def value(self, shape: Shape, leaf: Leaf) -> Value:
-        """Draw a value of a shape, for a leaf of the parameters."""
+        """Draw a value of a shape, an array or a tuple; None for a token.
+
+        ``leaf`` is the number of the parameter, then the indices of nested tuples, by which the value is
+        found.
+        """
         if shape.is_tuple:
             return tuple([self.value(e, (*leaf, n)) for n, e in enumerate(shape.tuple_shapes)])
         if not shape.is_array:
@@ -204,7 +217,11 @@ class _Draw:
                 return generator.standard_normal(sizes)
 
     def _mixed(self, numbers: Array, others: Sequence[float]) -> Array:
-        """Replace a half of some numbers by others, if the distribution is that of constants."""
+        """Replace half of ``numbers``, chosen at random, by random ones of ``others``.
+
+        Returns ``numbers`` unchanged for distributions other than `Distribution.CONSTANTS`, or without
+        others.
+        """
         if self.distribution is not Distribution.CONSTANTS or not others:
             return numbers
         is_other = self.generator.integers(0, 2, numbers.shape).astype(bool)

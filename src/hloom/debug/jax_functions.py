@@ -16,8 +16,9 @@ from hloom.ir.module import HloModule
 def nan_origin(function: Callable[..., object], *arguments: object) -> Event | None:
     """Return the first operation of a JAX function whose value has a NaN; None if there is none.
 
-    ``print`` shows the operation, its source line and the values of its operands. The function is traced as
-    by `jax.jit`, so that it may be a transformed one: ``nan_origin(jax.grad(loss), parameters, batch)``.
+    ``print`` of the returned event shows the operation, its source line and the values of its operands. The
+    function is traced as by `jax.jit`, so that it may be a transformed one: ``nan_origin(jax.grad(loss),
+    parameters, batch)``.
 
     Raises HloError by ``debug.jax`` without jax.
     """
@@ -25,14 +26,20 @@ def nan_origin(function: Callable[..., object], *arguments: object) -> Event | N
 
 
 def infinity_origin(function: Callable[..., object], *arguments: object) -> Event | None:
-    """Return the first operation of a JAX function whose value has an infinity, or None; see `nan_origin`."""
+    """Return the first operation of a JAX function whose value has an infinity; None if there is none.
+
+    See `nan_origin`.
+    """
     return origin(function, arguments, lambda event: event.has_infinity)
 
 
 def origin(
     function: Callable[..., object], arguments: tuple[object, ...], wanted: Callable[[Event], bool]
 ) -> Event | None:
-    """Trace and run a JAX function; return the first event that meets a condition, or None."""
+    """Trace a JAX function to HLO and run it on ``arguments`` by the evaluator.
+
+    Returns the first computed value for which ``wanted`` returns true, as an event; None if there is none.
+    """
     if find_spec("jax") is None:
         raise HloError("functions of JAX need jax; pip install 'hloom[jax]'", rule="debug.jax")
     expect(function, Callable, "a function")

@@ -25,14 +25,15 @@ _FORWARDING: Final = (Broadcast, Reshape, Slice, Transpose, Convert, Copy, Optim
 Leaf = tuple[int, ...]
 """The number of a parameter, then the indices of nested tuples."""
 _Demand = tuple[HloInstruction, Leaf, bool]
-"""A value that should not be negative, the indices of a leaf in it, and whether it is a term of a sum."""
+"""A value that should not be negative, the path of a leaf in it, and whether the leaf is a term of a sum."""
 
 
 def nonnegative_leaves(module: HloModule) -> set[Leaf]:
     """Return the leaves of the entry's parameters that are terms of sums under a square root or logarithm.
 
-    Terms are traced through sums, products with constants, quotients, movements, calls and loops. A parameter
-    that is the operand itself does not count: ``sqrt(x)`` does not imply that x is meant to be nonnegative.
+    A leaf is the number of its parameter, then the indices of nested tuples. Terms are traced through sums,
+    products with constants, quotients, movements, calls and loops. A parameter that is the operand itself
+    does not count: ``sqrt(x)`` does not imply that x is meant to be nonnegative.
     """
     entry, leaves = module.entry, set[Leaf]()
     callers = _callers(module)
@@ -58,9 +59,10 @@ def nonnegative_leaves(module: HloModule) -> set[Leaf]:
 def _sources(
     i: HloInstruction, path: Leaf, is_term: bool, callers: dict[HloComputation | None, list[HloInstruction]]
 ) -> list[_Demand]:
-    """Return the operands' leaves that must not be negative if leaf ``path`` of ``i`` must not.
+    """Return the leaves of operands that must not be negative if leaf ``path`` of ``i`` must not.
 
-    ``is_term`` is true if that leaf is a term of a sum. ``callers`` are the callers of each computation.
+    ``is_term`` is true if that leaf is a term of a sum. ``callers`` are the instructions that call each
+    computation.
     """
     match i.operation:
         case Add():
@@ -88,7 +90,7 @@ def _sources(
 
 
 def _callers(module: HloModule) -> dict[HloComputation | None, list[HloInstruction]]:
-    """Return the calls, fusions and loops that run each computation."""
+    """Return, for each called computation, the calls, fusions and while loops that run it."""
     callers: dict[HloComputation | None, list[HloInstruction]] = {}
     for i in module.instructions():
         if isinstance(i.operation, Call | Fusion | While):

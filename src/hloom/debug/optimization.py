@@ -1,4 +1,4 @@
-"""Passes by name, with the options of a backend's pipeline."""
+"""Runs of compiler passes on a program, chosen by name and configured as in a backend's pipeline."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def optimized(
     backend: str = "cpu",
     observe: Observer | None = None,
 ) -> HloModule:
-    """Return a copy of a program after passes; it is verified after each of them.
+    """Return a copy of a program after compiler passes; it is verified after each pass that changed it.
 
     Args:
         module: the program.
-        names: passes or parts of the pipeline, ``"expansion,cse,algsimp"``; "" for the whole pipeline.
+        names: names of passes, or of pipelines within the backend's pipeline, in the order in which they run:
+            ``"expansion,cse,algsimp"``; "" for the whole pipeline.
         backend: the backend whose pipeline configures the passes.
         observe: called with each pass that changed the program, and the program after it.
 
@@ -50,9 +51,10 @@ def optimized(
 
 
 def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
-    """Return the passes and parts of a backend's pipeline with the given names.
+    """Return the passes, or pipelines within a backend's pipeline, with the given names, in this order.
 
-    Returns the pipeline itself if there are no names. Raises HloError for an unknown name.
+    ``names`` is a list or a text with commas; without names, the backend's whole pipeline is returned. A pass
+    that the pipeline does not contain has default options. Raises HloError for an unknown name.
     """
     pipeline = backend_named(backend).pipeline()
     split = names.split(",") if isinstance(names, str) else list(names)
@@ -74,7 +76,7 @@ def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
 def _class_named(name: str, parts: dict[str, Pipeline]) -> type[Pass]:
     """Return the class of the pass with a name.
 
-    The error for an unknown name lists the parts of the pipeline too.
+    The HloError for an unknown name lists ``parts`` too, the pipelines within the backend's pipeline.
     """
     try:
         return pass_named(name)
@@ -84,7 +86,7 @@ def _class_named(name: str, parts: dict[str, Pipeline]) -> type[Pass]:
 
 
 def listing(backend: str = "cpu") -> str:
-    """Return a text that lists the passes of a backend's pipeline, then all other passes."""
+    """Return a text that lists the passes of a backend's pipeline, nested, then all other passes."""
     pipeline = backend_named(backend).pipeline()
     lines: list[str] = []
     _list(pipeline, 0, lines)

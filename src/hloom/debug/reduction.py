@@ -1,9 +1,9 @@
 """Delta debugging: shrink a program while it still shows a fault.
 
 Each step derives a candidate from the smallest program so far. A candidate is kept if it is valid, smaller
-and still interesting. Steps that remove most come first: results, the beginning of the program (its values
-become arguments), halves, quarters and single instructions, then loops, sizes, ranks and types. At last
-elements of the arguments become 1.
+and still interesting, that is, shows the fault. Steps that remove most come first: results, the beginning of
+the program (its values become arguments), halves, quarters and single instructions, then loops, sizes, ranks
+and types. At last elements of the arguments become 1.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduced program.
+    """The smallest program that `reduce` has found.
 
     Attributes:
         module: the program.
-        arguments: its arguments.
-        before, after: the numbers of instructions.
+        arguments: its arguments, in the order of the parameters.
+        before, after: the numbers of instructions of the given and of the smallest program.
         tests: the number of programs that were tested.
     """
 
@@ -56,7 +56,7 @@ def reduce(
     progress: Callable[[str], None] | None = None,
     until: Callable[[], bool] = lambda: False,
 ) -> Reduction:
-    """Return the smallest program found that is still interesting.
+    """Return the smallest program found that still shows a fault.
 
     Args:
         module: a program of one device.
@@ -64,7 +64,7 @@ def reduce(
         interesting: returns whether a program with arguments still shows the fault
             (`hloom.debug.conditions`); an exception counts as no.
         progress: called with a description of the state.
-        until: no further candidate is tried once it returns True.
+        until: called before each candidate; the search ends once it returns True.
 
     Raises HloError by ``reduce.not-interesting`` if the original program does not show the fault.
     """
@@ -80,7 +80,10 @@ def reduce(
 
 
 class _Reducer:
-    """The reduction steps, and the smallest interesting program so far (``best``)."""
+    """The steps that shrink a program, which try candidates and keep the smallest program in ``best``.
+
+    A candidate is kept if ``interesting`` returns true for it: it still shows the fault.
+    """
 
     def __init__(
         self,
@@ -99,7 +102,10 @@ class _Reducer:
         self.most_calls = 0
 
     def holds(self, program: Reproducer) -> bool:
-        """Return whether a program is new, valid, terminates and is interesting."""
+        """Return whether a program was not tried before, is valid, terminates and shows the fault.
+
+        Validity is not required if the original program is invalid.
+        """
         text = program.module.to_text()
         if text in self.seen:
             return False
@@ -109,7 +115,7 @@ class _Reducer:
         return self.ends(program) and self.shows(program)
 
     def shows(self, program: Reproducer) -> bool:
-        """Return whether a valid program is interesting."""
+        """Return whether a program shows the fault, and count the test; an exception counts as no."""
         self.tests += 1
         self.progress(f"{plural(self.best.size, 'instruction')}, {plural(self.tests, 'test')}")
         try:
@@ -120,7 +126,8 @@ class _Reducer:
     def ends(self, program: Reproducer) -> bool:
         """Return whether the loops of a program terminate within about twice the original's number of calls.
 
-        A step that changes the condition or the counter of a loop may make it endless.
+        Calls are those of computations. A step that changes the condition or the counter of a loop may make
+        it endless.
         """
         if not any(isinstance(i.operation, While) for i in program.module.instructions()):
             return True
@@ -131,9 +138,10 @@ class _Reducer:
         return counting.calls <= self.most_calls
 
     def keep(self, make: Callable[[], Reproducer | None], *, lighter: bool = True) -> bool:
-        """Replace the best program by a candidate if that is interesting and, if ``lighter``, weighs less.
+        """Replace ``best`` by a candidate if it shows the fault and, if ``lighter``, weighs less.
 
-        ``make`` returns the candidate, or None. Returns whether the candidate was kept.
+        ``make`` returns the candidate, or None if its step does not apply. Returns whether the candidate was
+        kept.
         """
         if self.until():
             return False
@@ -149,7 +157,7 @@ class _Reducer:
         return True
 
     def run(self) -> None:
-        """Apply all steps repeatedly, until none of them reduces the weight of the program."""
+        """Apply all steps repeatedly, until no step reduces the weight of the program; then strip it."""
         ends = self.flatten, self.narrow_results, self.cut_end, self.cut_beginning
         chunks = self.drop_chunks, self.take_runs, self.simplify_loops, self.narrow_loops
         instructions = self.replace_by_operands, self.merge_parameters, self.clear_computations
@@ -165,7 +173,10 @@ class _Reducer:
     # -- whole parts
 
     def flatten(self) -> None:
-        """Inline calls and fusions, after which the program may be larger; take elements out of tuples."""
+        """Inline calls and fusions, even if the program becomes larger.
+
+        Then replace each get-tuple-element of a tuple instruction by the tuple's operand.
+        """
         if any(isinstance(i.operation, Call | Fusion) for i in self.best.module.instructions()):
             flat = smaller.flattened(self.best)
             if self.holds(flat):
@@ -173,7 +184,7 @@ class _Reducer:
         self.keep(lambda: smaller.forwarded(self.best))
 
     def narrow_results(self) -> None:
-        """Drop elements of the result tuple, as many as possible."""
+        """Drop elements of the entry's result tuple, as many as possible."""
         root = self.best.module.entry.root
         if not isinstance(root.operation, Tuple):
             return
@@ -215,9 +226,10 @@ class _Reducer:
         return [i for i in self.best.module.entry.post_order() if not isinstance(i.operation, Parameter)]
 
     def replace_by_parameters(self, names: Iterable[str]) -> bool:
-        """Replace instructions by parameters whose arguments are their values.
+        """Replace the entry's instructions with the given names by parameters.
 
-        Returns whether the new program was kept.
+        The arguments of these are the values that the instructions have in a run. Returns whether the new
+        program was kept.
         """
         values, _ = self.best.values()
         tokens = {i.name for i in self.order() if any(leaf.is_token for _, leaf in i.shape.leaves())}
@@ -239,7 +251,7 @@ class _Reducer:
             size //= 2
 
     def replace_by_operands(self) -> None:
-        """Replace instructions by an operand of the same shape, and the result by one of its operands."""
+        """Replace instructions by an operand of the same shape, and the entry's root by any operand."""
         for instruction in self.order()[::-1]:
             if instruction.is_root:
                 for operand in instruction.operands:
@@ -252,13 +264,13 @@ class _Reducer:
                         self.keep(lambda use=use: smaller.with_operand(self.best, *use))
 
     def merge_parameters(self) -> None:
-        """Replace parameters by other parameters of the same shape."""
+        """Replace parameters of the entry by other parameters of the same shape."""
         for parameter, other in itertools.permutations(self.best.module.entry.parameters, 2):
             if parameter.shape.compatible(other.shape):
                 self.keep(lambda a=parameter.name, b=other.name: smaller.merged(self.best, a, b))
 
     def clear_computations(self) -> None:
-        """Replace instructions by zeros in loop bodies and other called computations."""
+        """Replace instructions by zeros in all computations except the entry, such as loop bodies."""
         for computation in self.best.module.computations:
             if computation is self.best.module.entry:
                 continue
@@ -272,14 +284,17 @@ class _Reducer:
     # -- loops and branches
 
     def take_runs(self) -> None:
-        """Replace the program by the body of one of its loops, or by a branch."""
+        """Replace the program by the body of one of its loops, or by a branch of a conditional.
+
+        Its argument is the operand that the body or branch receives in a run.
+        """
         if any(isinstance(i.operation, While | Conditional) for i in self.order()):
             for program in smaller_loops.subprograms(self.best, self.best.values()[1]):
                 if self.keep(lambda program=program: smaller.cleaned(program)):
                     return
 
     def simplify_loops(self) -> None:
-        """Replace loops and conditionals by a single call of one of their computations."""
+        """Replace loops by a single run of their body, and conditionals by one of their branches."""
         for computation in self.best.module.computations:
             for i in computation:
                 if isinstance(i.operation, While | Conditional):
@@ -289,7 +304,7 @@ class _Reducer:
                         self.keep(lambda callee=callee: smaller_loops.called(self.best, *callee))
 
     def narrow_loops(self) -> None:
-        """Drop elements of loop states, and lower trip counts."""
+        """Drop elements of the tuples that loops carry, and lower trip counts."""
         for loop in [i for i in self.best.module.instructions() if isinstance(i.operation, While)]:
             for number in reversed(range(len(loop.shape.tuple_shapes))):
                 for as_initial in (True, False):
@@ -305,19 +320,22 @@ class _Reducer:
     # -- shapes
 
     def shrink_sizes(self) -> None:
-        """Minimize each size of dimensions that occurs in the program."""
+        """Reduce each size of dimensions that occurs in the program to the smallest possible one.
+
+        All dimensions of the same size change together.
+        """
         for size in sorted(_sizes(self.best.module), reverse=True):
             for new in _smaller_sizes(size):
                 if self.keep(lambda old=size, new=new: smaller.resized(self.best, old, new)):
                     break
 
     def drop_dimensions(self) -> None:
-        """Remove leading dimensions from programs of elementwise operations."""
+        """Remove leading dimensions of all arrays from programs of elementwise operations."""
         while self.keep(lambda: smaller.without_dimension(self.best), lighter=False):
             pass
 
     def narrow_types(self) -> None:
-        """Replace element types by narrower ones."""
+        """Replace 64-bit numbers, and c128, by numbers of half the width."""
         for kind in smaller.NARROWER:
             used = any(
                 leaf.element_type is kind
@@ -328,7 +346,7 @@ class _Reducer:
                 self.keep(lambda kind=kind: smaller.narrowed(self.best, kind), lighter=False)
 
     def strip(self) -> None:
-        """Remove metadata, attributes and layouts."""
+        """Remove metadata, attributes that do not affect semantics, and layouts."""
         self.keep(lambda: smaller.without_metadata(self.best), lighter=False)
 
     def plain_arguments(self) -> None:
@@ -343,9 +361,9 @@ class _Reducer:
 
 
 class CountingEvaluator(Evaluator):
-    """An evaluator that counts calls of computations.
+    """An evaluator that counts calls of computations, such as the iterations of loops.
 
-    Raises EvaluationError after ``most`` calls, unless that is 0.
+    It raises EvaluationError after ``most`` calls, unless ``most`` is 0.
     """
 
     def __init__(self, most: int) -> None:
@@ -388,7 +406,7 @@ def _sizes(module: HloModule) -> set[int]:
 
 
 def _smaller_sizes(size: int) -> list[int]:
-    """Return the smaller sizes to try for a dimension size, in ascending order."""
+    """Return the smaller sizes to try in place of a dimension size, in ascending order."""
     sizes = [1, 2, 3, 4]
     while size > 8:
         size = (size + 1) // 2

@@ -51,9 +51,12 @@ def sampled(
 ) -> list[Bounds]:
     """Return the error bounds of each device's result, in the structure of the result.
 
+    They derive from the largest deviations in `PAIRS` pairs of runs with random errors in all operations.
+
     Args:
         module: the program.
-        arguments, values: the arguments and the result of each device.
+        arguments: the arguments of each device.
+        values: the result of each device, computed without random errors.
         every: whether arithmetic errs too that has only one correct result, such as a sum of two numbers.
     """
     pairs = [(seed, sign) for seed in range(PAIRS) for sign in (1, -1)]
@@ -68,6 +71,7 @@ def _run(
     """Run the program with a random rounding error in every operation; return the result of each device.
 
     Args:
+        module: the program.
         arguments: the arguments of each device.
         seed: seeds the random signs of the errors.
         sign: 1, or -1 to negate all errors of the run with the same seed.
@@ -102,13 +106,13 @@ def _mean(magnitudes: Array) -> float:
 
 
 class Perturbed(Evaluator):
-    """An evaluator that adds its largest rounding error, with random signs, to each float operation's result.
+    """An evaluator that adds to each float operation's result its largest rounding error, with random signs.
 
     Args:
         module: the program.
         seed: seeds the random signs.
         sign: 1, or -1 to negate all signs.
-        device: the device.
+        device: the device that runs the program.
         every: whether arithmetic that has only one correct result errs by one unit in the last place.
     """
 
@@ -143,9 +147,9 @@ class Perturbed(Evaluator):
         return with_errors
 
     def perturbed(self, i: HloInstruction, operands: Sequence[Any], value: Any) -> Any:
-        """Return an instruction's value with its errors.
+        """Return an instruction's value plus or minus its largest rounding error, elementwise.
 
-        Those of a start operation are added by its done operation.
+        An asynchronous operation's errors are added where its done instruction yields the value.
         """
         if i.operation.begun_by:
             error = ULPS * ulp(2 * finite(value), value.dtype) if _sums_devices(i.operation) else None
@@ -184,7 +188,8 @@ class Perturbed(Evaluator):
 def _is_arithmetic(i: HloInstruction) -> bool:
     """Return whether an instruction computes floats from floats of the same type, and rounds once.
 
-    Conversions, and `reduce-precision`, are asked for by the program: their roundings may not differ.
+    Conversions and `reduce-precision` are excluded: the program asks for their roundings, which may not
+    differ.
     """
     if not i.shape.is_array or i.operation.roundoff_of(i) is not Roundoff.ONCE:
         return False

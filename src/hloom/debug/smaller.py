@@ -1,4 +1,4 @@
-"""Reduction steps on a program with its arguments; each returns a smaller program."""
+"""Steps that shrink a program together with its arguments; each returns a changed copy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NARROWER: Final[dict[ElementType, ElementType]] = {F64: F32, C128: C64, S64: S32
 
 @dataclass(frozen=True)
 class Reproducer:
-    """A program of one device with its arguments.
+    """A program of one device with its arguments, a candidate of a reduction.
 
     Attributes:
         module: the program; it is never changed.
@@ -48,7 +48,7 @@ class Reproducer:
 
     @staticmethod
     def of(module: HloModule, arguments: Sequence[Value]) -> Reproducer:
-        """Return a reproducer; ``arguments`` are in the order of the parameters."""
+        """Return a reproducer of a program; ``arguments`` are in the order of the entry's parameters."""
         names = [p.name for p in module.entry.parameters]
         return Reproducer(module, dict(zip(names, arguments, strict=True)))
 
@@ -64,7 +64,7 @@ class Reproducer:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """(Number of instructions, number of elements that they compute)."""
+        """(Number of instructions, number of elements that these compute), by which sizes are compared."""
         elements = sum(
             shape.element_count
             for i in self.module.instructions()
@@ -74,9 +74,9 @@ class Reproducer:
         return self.size, elements
 
     def values(self) -> tuple[dict[str, Value], list[Event]]:
-        """Run the program; return the values of the entry's instructions by name, and the events.
+        """Evaluate the program; return the values of the entry's instructions by name, and all events.
 
-        Both end at the first error.
+        An event is the value of one instruction in one execution (`Event`). Both end at the first error.
         """
         events: list[Event] = []
         with suppress(HloError):
@@ -88,12 +88,12 @@ class Reproducer:
 
 
 def flattened(program: Reproducer) -> Reproducer:
-    """Return a program with calls and fusions inlined."""
+    """Return a copy of a program with calls and fusions inlined."""
     return Reproducer(inlined(program.module), program.inputs)
 
 
 def forwarded(program: Reproducer) -> Reproducer:
-    """Return a program in which elements are not taken out of tuples that were made of them."""
+    """Return a copy in which the operand of a tuple replaces each get-tuple-element of that tuple."""
     copy = program.module.clone()
     for i in copy.instructions():
         if isinstance(i.operation, GetTupleElement) and isinstance(i.operands[0].operation, Tuple):
@@ -102,7 +102,10 @@ def forwarded(program: Reproducer) -> Reproducer:
 
 
 def with_ones(program: Reproducer, name: str, positions: Sequence[int]) -> Reproducer | None:
-    """Replace elements of an argument, an array, by 1; return None if all of them are."""
+    """Return a copy with elements of argument ``name``, an array, replaced by 1.
+
+    ``positions`` are the linear indices of the elements. Returns None if all of them are 1 already.
+    """
     array = np.array(program.inputs[name])
     flat = array.reshape(-1)
     if (flat[positions] == 1).all():
@@ -112,7 +115,10 @@ def with_ones(program: Reproducer, name: str, positions: Sequence[int]) -> Repro
 
 
 def with_parameters(program: Reproducer, names: set[str], values: dict[str, Value]) -> Reproducer:
-    """Replace instructions of the entry by parameters; ``values`` are the arguments by instruction name."""
+    """Return a copy with the entry's instructions ``names`` replaced by parameters.
+
+    ``values`` has the values of these instructions by name, which become the arguments.
+    """
     copy = program.module.clone()
     reset_config(copy)
     inputs = dict(program.inputs)
@@ -130,7 +136,10 @@ def with_parameters(program: Reproducer, names: set[str], values: dict[str, Valu
 
 
 def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
-    """Make the values with the given names the result of the entry: one value, or a tuple of several."""
+    """Return a copy whose result is the entry's instruction ``names[0]``, or the tuple of several.
+
+    Instructions without uses are removed.
+    """
     entry = program.module.entry.instructions
     if len(names) > 1:
         return cleaned(
@@ -143,12 +152,12 @@ def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
 
 
 def with_operand(program: Reproducer, computation: str, name: str, operand: int) -> Reproducer:
-    """Replace an instruction by its operand ``operand``."""
+    """Return a copy in which instruction ``name`` is replaced by its operand number ``operand``."""
     return edited(program, computation, name, lambda _, i: i.operands[operand])
 
 
 def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reproducer:
-    """Replace instructions of a computation by zeros."""
+    """Return a copy with the instructions ``names`` of a computation replaced by zeros."""
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     for instruction in inside:
@@ -158,7 +167,7 @@ def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reprod
 
 
 def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
-    """Replace all uses of the entry's parameter ``dropped`` by its parameter ``kept``."""
+    """Return a copy in which the entry's parameter ``kept`` is used in place of parameter ``dropped``."""
     copy = program.module.clone()
     reset_config(copy)
     entry = copy.entry.instructions
@@ -167,7 +176,11 @@ def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
 
 
 def edited(program: Reproducer, computation: str, name: str, new: Edit) -> Reproducer:
-    """Replace an instruction by the result of ``new`` (a copy of the module, the instruction in the copy)."""
+    """Return a copy in which another instruction replaces instruction ``name`` of a computation.
+
+    ``new(module, instruction)`` returns the replacement; it is called with the copy and the instruction in
+    it.
+    """
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     instruction = named(inside, name)
@@ -176,13 +189,13 @@ def edited(program: Reproducer, computation: str, name: str, new: Edit) -> Repro
 
 
 def replaced(old: HloInstruction, new: HloInstruction) -> None:
-    """Replace all uses of an instruction, which becomes dead code."""
+    """Replace all uses of ``old`` by ``new``; ``old`` becomes dead code."""
     old.drop_control_dependencies()
     old.replace_all_uses_with(new)
 
 
 def zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloInstruction:
-    """Add a zero constant, broadcast to the given shape, to a computation; return it."""
+    """Add a zero constant, broadcast to ``shape``, to a computation; return the instruction."""
     scalar = Shape(shape.element_type)
     zero = Literal(np.zeros((), shape.element_type.numpy_dtype), scalar)
     zero_instruction = HloInstruction(module.unique_name("zero"), Constant(literal=zero), scalar)
@@ -194,7 +207,10 @@ def zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloIn
 
 
 def cleaned(program: Reproducer) -> Reproducer:
-    """Remove dead code and unused parameters, in place; return the program with the remaining arguments."""
+    """Remove dead code and unused parameters from a program, in place.
+
+    Returns the program with the remaining arguments.
+    """
     module = program.module
     reset_config(module)
     DeadCodeElimination().run(module)
@@ -215,7 +231,10 @@ def cleaned(program: Reproducer) -> Reproducer:
 
 
 def resized(program: Reproducer, old: int, new: int) -> Reproducer:
-    """Change all dimensions of size ``old`` to size ``new``."""
+    """Return a copy in which all dimensions of size ``old`` have size ``new``.
+
+    Arguments and constants are cut to the new size.
+    """
 
     def shape_of(shape: Shape) -> Shape:
         sizes = tuple(new if size == old else size for size in shape.dimensions)
@@ -233,7 +252,7 @@ def resized(program: Reproducer, old: int, new: int) -> Reproducer:
 
 
 def _resized_operation(operation: Operation, old: int, new: int) -> Operation:
-    """Change size ``old`` to ``new`` in the attributes of an operation that state sizes."""
+    """Return an operation with size ``old`` replaced by ``new`` in those attributes that state sizes."""
 
     def sizes(stored: Sequence[int]) -> tuple[int, ...]:
         return tuple([new if size == old else size for size in stored])
@@ -249,7 +268,11 @@ def _resized_operation(operation: Operation, old: int, new: int) -> Operation:
 
 
 def without_dimension(program: Reproducer) -> Reproducer | None:
-    """Remove the first dimension of every array; return None unless all operations are elementwise."""
+    """Return a copy without the first dimension of every array.
+
+    Arguments and constants keep the elements at index 0 of it. Returns None unless all operations are
+    elementwise and all arrays of one shape.
+    """
     shapes = {i.shape.dimensions for i in program.module.instructions() if i.shape.is_array and i.shape.rank}
     if len(shapes) != 1 or not all(map(_is_simple, program.module.instructions())):
         return None
@@ -270,7 +293,7 @@ def _is_simple(i: HloInstruction) -> bool:
 
 
 def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
-    """Replace the element type ``old`` by the narrower one of `NARROWER` in all arrays."""
+    """Return a copy in which arrays of element type ``old`` have the type of half its width in `NARROWER`."""
     new = NARROWER[old]
 
     def shape_of(shape: Shape) -> Shape:
@@ -284,8 +307,9 @@ def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
 
 
 def without_metadata(program: Reproducer) -> Reproducer:
-    """Remove metadata, shardings, frontend attributes, backend configurations, and the layouts that no
-    operation's semantics depend on.
+    """Return a copy without metadata, shardings, frontend attributes and backend configurations.
+
+    Layouts are reset to the default except where an operation's semantics depend on them.
     """
     copy = program.module.clone()
     reset_config(copy)
@@ -298,7 +322,10 @@ def without_metadata(program: Reproducer) -> Reproducer:
 
 
 def _mapped(program: Reproducer, shape_of: ShapeMap, array_of: ArrayMap) -> Reproducer:
-    """Apply ``shape_of`` to every shape, and ``array_of`` to every constant and argument."""
+    """Return a copy with ``shape_of`` applied to the shape of every array.
+
+    ``array_of`` is applied to every constant and argument.
+    """
     copy = program.module.clone()
     reset_config(copy)
     for i in copy.instructions():

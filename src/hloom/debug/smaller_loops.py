@@ -1,4 +1,4 @@
-"""Reduction steps on loops and conditionals; each returns a smaller program."""
+"""Steps that shrink loops and conditionals of a program; each returns a changed copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from hloom.shape.literal import Literal
 
 
 def called(program: Reproducer, computation: str, name: str, branch: int) -> Reproducer:
-    """Replace a loop by its body, or a conditional by branch ``branch``, inlined."""
+    """Return a copy with instruction ``name`` replaced by a called computation, inlined.
+
+    A while loop is replaced by its body (``branch`` is 0), a conditional by its branch number ``branch``.
+    """
 
     def call(module: HloModule, i: HloInstruction) -> HloInstruction:
         operand = i.operands[0] if isinstance(i.operation, While) else i.operands[1 + branch]
@@ -35,7 +38,11 @@ def called(program: Reproducer, computation: str, name: str, branch: int) -> Rep
 
 
 def subprograms(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
-    """Return the loop bodies and branches of the entry as programs; their arguments are from the events."""
+    """Return the loop bodies and branches that the entry has run, each as a program of its own.
+
+    Their arguments are taken from ``events``, the values of a run: the initial and final state of a loop, and
+    the operands of a conditional.
+    """
     candidates: list[Reproducer] = []
     for event in events:
         instruction = event.instruction
@@ -53,15 +60,17 @@ def subprograms(program: Reproducer, events: Sequence[Event]) -> list[Reproducer
 
 
 def without_element(program: Reproducer, name: str, number: int, as_initial: bool) -> Reproducer | None:
-    """Drop element ``number`` of a loop's state; its value after the loop is the initial value.
+    """Return a copy without element ``number`` of the tuple that a loop carries.
+
+    After the loop, the initial value takes the element's place.
 
     Args:
         program: the program.
         name: the name of the loop.
         number: the number of the element.
-        as_initial: uses in the loop get the initial value, which must be a constant, instead of zero.
+        as_initial: whether uses in the loop get the initial value, which must be a constant; else zeros.
 
-    Returns None for a loop of another form, and if the element is the only one.
+    Returns None for a loop that does not carry a tuple, and if the element is the only one.
     """
     copy, loop, is_root = _loop(program, name)
     if loop is None or loop.count == 1:
@@ -83,9 +92,9 @@ def without_element(program: Reproducer, name: str, number: int, as_initial: boo
 
 
 def over_array(program: Reproducer, name: str) -> Reproducer | None:
-    """Replace a loop over a tuple of one array by a loop over the array.
+    """Return a copy in which a loop over a tuple of one array is a loop over the array.
 
-    Returns None for any other loop.
+    ``name`` is the name of the loop. Returns None for any other loop.
     """
     copy, loop, is_root = _loop(program, name)
     if loop is None or loop.count != 1 or not loop.initial(0).shape.is_array:
@@ -107,7 +116,10 @@ def over_array(program: Reproducer, name: str) -> Reproducer | None:
 
 
 def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> Reproducer | None:
-    """Change the scalar integer constant ``name`` of a loop condition, to run fewer iterations."""
+    """Return a copy in which a loop condition's integer constant is ``limit``, to lower the trip count.
+
+    ``name`` is the constant's name, ``computation`` that of the condition.
+    """
     copy = program.module.clone()
     reset_config(copy)
     constant = named(named(copy.computations, computation), name)
@@ -117,7 +129,7 @@ def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> 
 
 
 def limits(module: HloModule) -> list[tuple[str, str, int]]:
-    """Return (computation, name, value) for each scalar integer constant in a loop condition."""
+    """Return (computation, name, value) of each scalar integer constant in the condition of a loop."""
     conditions = {i.called_computations[1] for i in module.instructions() if isinstance(i.operation, While)}
     return [
         (c.name, i.name, int(i.operation.literal.array))
@@ -129,9 +141,10 @@ def limits(module: HloModule) -> list[tuple[str, str, int]]:
 
 
 def _loop(program: Reproducer, name: str) -> tuple[HloModule, TupleLoop | None, bool]:
-    """Return a copy of a program, the loop ``name`` in it, and whether the loop is the root.
+    """Return a copy of a program, its loop ``name``, and whether the loop is the entry's root.
 
-    The loop does not share its computations; it is None if its state is not a tuple.
+    In the copy no other instruction calls the loop's computations. The loop is None if it does not carry a
+    tuple.
     """
     copy = program.module.clone()
     reset_config(copy)

@@ -1,4 +1,4 @@
-"""Statistics of values, and their textual form."""
+"""Statistics of the elements of arrays, and values as text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hloom.shape.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class ArrayStatistics:
-    """Statistics of an array.
+    """Statistics of the elements of an array.
 
     Attributes:
         shape: the shape, as text.
         elements: the number of elements.
         minimum, maximum, mean: statistics of the finite elements, of absolute values if complex; None if no
             element is finite.
-        nans, infinities, zeros: the numbers of such elements.
+        nans, infinities, zeros: the numbers of elements that are NaN, infinite and zero.
     """
 
     shape: str
@@ -41,7 +41,7 @@ class ArrayStatistics:
 
 
 def statistics_of(value: Array) -> ArrayStatistics:
-    """Return the statistics of an array."""
+    """Compute the minimum, maximum and mean of an array, and count its NaNs, infinities and zeros."""
     array = np.asarray(value)
     shape = Shape.of(array).to_string(layout=False)
     with np.errstate(all="ignore"):
@@ -63,7 +63,7 @@ def flat(value: Value) -> list[Array]:
 
 
 def summary(value: Value) -> str:
-    """Return the text of a value: its elements if it has at most 8, else its statistics."""
+    """Return a value as text: its elements if there are at most 8, else the statistics of each array."""
     if isinstance(value, tuple):
         return "(" + ", ".join(summary(part) for part in value) + ")"
     if value is None:

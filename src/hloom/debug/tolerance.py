@@ -20,9 +20,9 @@ from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 
 LOOSE: Final = 1 / 8
-"""Bounds of this part of an array's largest number, or undecided elements of this part, are loose."""
+"""Bounds above this fraction of an array's largest number are loose; for integers see `is_loose`."""
 GROWTH: Final = "rounding errors grow as large as the numbers"
-"""Why differing elements have no bound."""
+"""The reason why differing elements have no bound."""
 _NUMBER: Final = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _ULPS: Final = re.compile(rf"({_NUMBER})\s*ulps?")
 _RELATIVE: Final = re.compile(rf"(?:rtol=({_NUMBER}))?,?(?:atol=({_NUMBER}))?")
@@ -33,11 +33,11 @@ class Tolerance:
     """The allowed distance between a result's elements and the wanted ones.
 
     Attributes:
-        ulps: units in the last place of the wanted number; 0 demands equal bits.
+        ulps: the distance in units in the last place of the wanted number; 0 demands equal bits.
         rtol, atol: the distance is ``rtol * abs(wanted) + atol``.
 
     If all are None, the bound of an element is the program's largest rounding error on the arguments
-    (`ErrorAnalysis`) or, where that is unknown, a bound from samples (`sampled`).
+    (`ErrorAnalysis`) or, where that is unknown, a bound from runs with random errors (`sampled`).
     """
 
     ulps: float | None = None
@@ -65,19 +65,23 @@ class Tolerance:
 
     @property
     def analyses(self) -> bool:
-        """True if the bounds come from the error analysis, as no tolerance is stated."""
+        """True if no tolerance is stated, so that the bounds come from the error analysis."""
         return self.ulps is None and self.rtol is None and self.atol is None
 
     def bounds(self, module: HloModule, arguments: Sequence[Value], wanted: Value) -> Bounds:
-        """Return the allowed distance of each element of a result; infinite where no bound is known."""
+        """Return the allowed distance of each element of a result from ``wanted``.
+
+        It has the structure of the result, and is infinite where no bound is known.
+        """
         return analysed(module, arguments) if self.analyses else self._around(wanted)
 
     def bounds_of_devices(
         self, module: HloModule, arguments: Sequence[Sequence[Value]], wanted: Sequence[Value]
     ) -> list[Bounds]:
-        """Return the allowed distances of each device's result.
+        """Return the allowed distances of each device's result from ``wanted``.
 
-        With several devices, the analysis uses samples.
+        ``arguments`` and ``wanted`` have an item for each device. With several devices, the bounds of
+        rounding errors come from runs with random errors (`sampled`).
         """
         if self.analyses and len(wanted) > 1:
             return sampled(module, arguments, wanted)
@@ -99,10 +103,10 @@ class Tolerance:
 
 
 def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
-    """Return the bounds of a program's rounding errors for given arguments.
+    """Return the bounds of a program's rounding errors for given arguments, in the structure of its result.
 
-    Samples replace bounds of the error analysis that have become too large after many operations. A bound
-    that neither of them knows is infinite.
+    Bounds by error analysis that are too large after many operations are replaced by those from runs with
+    random errors (`sampled`). A bound that is known by neither is infinite.
     """
     try:
         value, bounds = ErrorAnalysis(module).run(arguments)
@@ -114,7 +118,11 @@ def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
 
 
 def is_loose(value: Value, bounds: Bounds) -> bool:
-    """Return whether bounds are so large that they admit wrong results of an array."""
+    """Return whether the bounds of an array in ``value`` are so large that wrong results are within them.
+
+    For floats, a bound exceeds the fraction `LOOSE` of the largest number. For integers and predicates, a
+    bound is infinite, or more than the fraction `LOOSE` of the bounds are not 0.
+    """
     if isinstance(value, tuple):
         return any(is_loose(v, b) for v, b in zip(value, parts_of(bounds), strict=True))
     assert not isinstance(bounds, tuple)
@@ -126,10 +134,10 @@ def is_loose(value: Value, bounds: Bounds) -> bool:
 
 
 def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
-    """Replace the bounds of each array for which `is_loose` holds by the elementwise minimum with others.
+    """Return ``bounds``, for arrays with loose bounds replaced by the elementwise minimum with ``others``.
 
     Args:
-        value: the result that the bounds are for; it decides which of them are loose.
+        value: the result that the bounds are for; it decides which of them are loose (`is_loose`).
         bounds: error bounds of its elements.
         others: error bounds of the same elements from another analysis.
     """
@@ -141,7 +149,7 @@ def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
 
 
 def unlimited(module: HloModule, arguments: Sequence[Value]) -> str:
-    """Return the reason why elements of a program's result have no bound, as text."""
+    """Return the reason, as text, why elements of a program's result have no bound."""
     analysis = ErrorAnalysis(module)
     try:
         analysis.run(arguments)

@@ -1,4 +1,4 @@
-"""Recording of every value that a program computes, in every iteration of its loops."""
+"""Recording of every value that the evaluator computes in a program, in every iteration of its loops."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hloom.text.printer import print_instruction
 
 @dataclass(frozen=True)
 class Event:
-    """A computed value.
+    """One execution of an instruction, with the value that it computed.
 
     Attributes:
         instruction: the instruction.
@@ -58,7 +58,7 @@ class Event:
 
     @property
     def op_name(self) -> str:
-        """The framework's name of the operation, prefixed with the names of its callers.
+        """The framework's name of the operation (``op_name`` of its metadata) after those of its callers.
 
         Names are joined by ``/``; a name that already starts with its callers' path is not prefixed again.
         """
@@ -87,10 +87,10 @@ class Event:
 
 @dataclass(repr=False)
 class Trace(Displayed):
-    """The values of one run, in the order of their computation.
+    """The values that one run of a program computed, in order.
 
     Attributes:
-        events: one for each parameter of the entry, then one for each instruction that ran.
+        events: one for each parameter of the entry, then one for each execution of an instruction.
         result: the result of the program.
     """
 
@@ -124,7 +124,7 @@ def trace(
     keep_values: bool = True,
     observe: Callable[[Event], None] | None = None,
 ) -> Trace:
-    """Evaluate a program, and return the trace of its values.
+    """Evaluate a program, and return the values that its instructions compute, in order.
 
     Scalar computations, such as the reducer of a reduce, are not traced; the reduce itself is.
 
@@ -133,7 +133,7 @@ def trace(
         arguments: its arguments.
         keep_values: keep the values in addition to their statistics, which takes the memory of every array
             ever computed.
-        observe: called with each event when it happens.
+        observe: called with each event when it happens; this event has values in any case.
 
     Raises HloError for an invalid program or for arguments that do not fit.
     """
@@ -153,7 +153,10 @@ def trace(
 def first_event(
     module: HloModule, arguments: Sequence[Value], wanted: Callable[[Event], bool]
 ) -> Event | None:
-    """Evaluate a program up to the first event that meets a condition; return the event, or None."""
+    """Evaluate a program up to the first computed value for which ``wanted`` returns true.
+
+    Returns its event; None if there is none.
+    """
     events: list[Event] = []
 
     def observe(event: Event) -> None:
@@ -167,18 +170,23 @@ def first_event(
 
 
 class _Found(Exception):
-    """Raised to stop a run at the event that meets the condition."""
+    """Raised to stop an evaluation at the event that was searched."""
 
 
 @dataclass
 class _Frame:
-    """An active instruction that runs computations, with the number of runs of the first computation."""
+    """An instruction that is running its called computations.
+
+    Attributes:
+        instruction: the instruction.
+        runs: how often its first called computation has run, for loops the number of the iteration.
+    """
 
     instruction: HloInstruction
     runs: int = 0
 
     def text(self, computation: HloComputation) -> str:
-        """Return the text of a frame for one of its computations, such as ``%while.3[iteration 2] ``."""
+        """Return the instruction and the run of ``computation`` as text: ``%while.3[iteration 2] ``."""
         name = f"%{self.instruction.name}"
         if isinstance(self.instruction.operation, While):
             is_condition = computation is self.instruction.called_computations[1]
@@ -189,7 +197,10 @@ class _Frame:
 
 
 class _TracingEvaluator(Evaluator):
-    """An evaluator that reports the values of the entry and of computations of control flow and fusions."""
+    """An evaluator that calls ``record`` with an event for each value that it computes.
+
+    Values are those of the entry and of the computations of control flow and fusions, not of reducers.
+    """
 
     def __init__(self, module: HloModule, record: Callable[[Event], None]) -> None:
         super().__init__()
@@ -200,13 +211,13 @@ class _TracingEvaluator(Evaluator):
         self._paths: list[str] = [""]
 
     def start(self, arguments: Sequence[Value]) -> Value:
-        """Report the arguments, and run the entry computation."""
+        """Record the arguments, run the entry computation, and return its result."""
         for parameter, argument in zip(self._entry.parameters, arguments, strict=True):
             self._report(parameter, (), argument)
         return self.run(self._entry, arguments)
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
-        """Return a function that evaluates an instruction and reports its value."""
+        """Return a function that evaluates an instruction and records its value."""
         evaluate = instruction.operation.evaluate
         if instruction.parent not in self._observed:
             return evaluate
@@ -227,7 +238,7 @@ class _TracingEvaluator(Evaluator):
         return observed
 
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """Evaluate a computation; values in it are reported with the frame of its caller."""
+        """Evaluate a called computation; values in it are recorded as within the calling instruction."""
         if computation not in self._observed or not self._frames:
             return super().call(computation, arguments)
         frame = self._frames[-1]
@@ -245,7 +256,10 @@ class _TracingEvaluator(Evaluator):
 
 
 def _is_filler(instruction: HloInstruction) -> bool:
-    """Return whether a value is a constant or a copy of one: programs fill arrays with NaN and infinities."""
+    """Return whether a value is a constant, or a broadcast, reshape, conversion or copy of one.
+
+    Programs fill arrays with NaN and infinities on purpose, which are no faults.
+    """
     if isinstance(instruction.operation, Constant):
         return True
     moves = isinstance(instruction.operation, Broadcast | Reshape | Convert | Copy)

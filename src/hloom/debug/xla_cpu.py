@@ -21,35 +21,35 @@ Array = np.ndarray
 
 @cache
 def client() -> Any:
-    """Return jaxlib's CPU client."""
+    """Return jaxlib's PJRT client for the CPU."""
     return jax.devices("cpu")[0].client
 
 
 def stablehlo(text: str) -> Any:
-    """Convert a module's text to StableHLO, the form that XLA's client compiles."""
+    """Convert the text of an HLO module to StableHLO, the form that jaxlib's client compiles."""
     module = private.hlo_module_from_text()(text)
     computation = private.XlaComputation()(module.as_serialized_hlo_module_proto())
     return private.to_stablehlo()(computation)
 
 
 def compile_stablehlo(program: object) -> Any:
-    """Compile the result of `stablehlo` to an executable of XLA:CPU."""
+    """Compile the result of `stablehlo` by XLA:CPU; return jaxlib's loaded executable."""
     return client().compile_and_load(program, private.DeviceList()(tuple(client().local_devices()[:1])))
 
 
 def compile_on_xla(text: str) -> Any:
-    """Compile a module's text to an executable of XLA:CPU."""
+    """Compile the text of an HLO module by XLA:CPU; return jaxlib's loaded executable."""
     return compile_stablehlo(stablehlo(text))
 
 
 def on_device(array: object) -> Any:
-    """Copy an array to XLA's first device, with 64-bit types enabled."""
+    """Copy an array to XLA's first CPU device, without narrowing 64-bit types; return the JAX array."""
     with jax.enable_x64(True):
         return jax.device_put(np.asarray(array), client().local_devices()[0])
 
 
 def run_on_xla(text: str, arguments: Sequence[Value]) -> list[Array]:
-    """Run a program on XLA:CPU and return the leaves of its result."""
+    """Run the text of an HLO module on XLA:CPU; return the leaves of its result in order."""
     executable = compile_on_xla(text)
     return [np.asarray(out) for out in executable.execute([on_device(a) for a in arguments])]
 
@@ -60,7 +60,7 @@ def run_devices_on_xla(
     """Run a program on several devices of XLA:CPU; return the leaves of the result of each device.
 
     Args:
-        text: the program.
+        text: the text of the HLO module.
         arguments: the arguments of each device; arrays that the program shards are passed as tiles.
         partitions: the number of partitions; the number of replicas follows from the number of devices.
     """
@@ -83,9 +83,9 @@ def run_devices_on_xla(
 
 
 def _on_devices(arrays: Sequence[Any], devices: Sequence[Any]) -> Any:
-    """Copy a different array to each device, as shards of one array that JAX takes for replicated.
+    """Copy array n to device n; return the copies as one JAX array that is declared replicated.
 
-    XLA assumes that the shards are equal, which has no effect here.
+    XLA assumes that the copies are equal, which has no effect here.
     """
     mesh = jax.sharding.Mesh(np.array(devices), ("device",))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
@@ -94,11 +94,15 @@ def _on_devices(arrays: Sequence[Any], devices: Sequence[Any]) -> Any:
 
 
 PRESETS: Final = ("canonical", "short_parsable", "fingerprint")
-"""XLA's print options that have a name."""
+"""Names of the sets of print options that XLA predefines."""
 
 
 def prints(text: str, proto: bytes) -> dict[str, str]:
-    """Return XLA's prints of a program by name: of its text, of hloom's proto, and with option presets."""
+    """Return XLA's texts of a program by name.
+
+    ``text`` and ``proto`` are the module parsed from ``text`` and from the serialized ``proto``, with default
+    options; `PRESETS` are the texts with those options.
+    """
     module = private.hlo_module_from_text()(text)
     from_proto = private.HloModule().from_serialized_hlo_module_proto(proto)
     options = private.HloPrintOptions()
