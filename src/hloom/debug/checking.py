@@ -22,7 +22,7 @@ from hloom.records import dataclass
 from hloom.text.printer import print_instruction
 
 Values: TypeAlias = Sequence[Any]
-"""The arguments of one device, or the result of each device."""
+"""The arguments of one device, or a sequence with the result of each device."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Check:
     """The outcome of running a program on two backends and comparing the results.
 
     Attributes:
-        backend, against: the backends; ``stored`` is the result in a snapshot.
+        backend, against: the names of the backends; ``stored`` stands for the result stored in a snapshot.
         inputs: the origin of the arguments: ``random 3``, ``edge values 4``, ``snapshot``, ``given``.
         comparisons: one for each array of the result.
         undecided: the reason why unequal elements have no bound; empty if all have one.
@@ -110,10 +110,10 @@ def check(
 
 
 def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
-    """Return a list of arguments for each device (replica and partition) of a program.
+    """Return a list that holds, for each device of a program, the list of its arguments.
 
-    For a program of one device, ``arguments`` are those of that device; else they have a sequence for each
-    device.
+    If replicas times partitions is 1, ``arguments`` are those of the only device; else they have a sequence
+    for each device.
     """
     devices = module.config.replica_count * module.config.num_partitions
     return [list(arguments)] if devices == 1 else [list(values) for values in arguments]
@@ -172,9 +172,10 @@ class _Search:
     tolerance: Tolerance
 
     def first(self, module: HloModule, arguments: list[Any], loop: str) -> Culprit | None:
-        """Return the first instruction of a program's entry, or inside it, that differs; None if none does.
+        """Return the first instruction of a program's entry whose value differs; None if none does.
 
-        ``loop`` is a text that describes the enclosing loops.
+        If this is a loop or conditional, the first instruction that differs inside it is returned, if one is
+        found. ``loop`` is a text that describes the loops and branches that enclose the entry.
         """
         order = [i for i in module.entry.post_order() if not isinstance(i.operation, Parameter)]
         low, high = 0, len(order) - 1
@@ -246,7 +247,7 @@ class _Search:
 def frontier(order: Sequence[HloInstruction], last: int) -> list[HloInstruction]:
     """Return the instructions of ``order`` up to position ``last`` whose values are needed after it.
 
-    They are those with later users, without users, and the root. Tokens are left out.
+    These have users at later positions, or no users, or are the root. Tokens are left out.
     """
     before = set(order[: last + 1])
     return [

@@ -36,9 +36,10 @@ def two_backends_differ(
 
 
 def fails(rule: str, backend: str = "cpu") -> Condition:
-    """Return the condition that verification, compilation or a run of a program raises an HloError.
+    """Return the condition that verification, compilation or a run of a program raises a certain HloError.
 
-    The condition is a function (module, arguments) that returns whether the error is by the rule ``rule``.
+    The condition is a function (module, arguments) that returns true if the error's ``rule``, the identifier
+    of the violated rule, is the given one. ``backend`` compiles and runs the program.
     """
 
     def condition(module: HloModule, arguments: list[Value]) -> bool:

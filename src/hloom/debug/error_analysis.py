@@ -71,7 +71,7 @@ class ErrorAnalysis:
     """
 
     rounds_partial_sums: ClassVar[bool] = False
-    """Admit partial sums in the result's type; if false, sums of narrower floats accumulate in f32."""
+    """Whether partial sums may have the result's type; if not, sums of narrower floats accumulate in f32."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module

@@ -22,16 +22,16 @@ from hloom.shape.shape import Shape
 EDGE_SHARES: Final = (1 / 8, 1 / 64, 1 / 512)
 """Shares of edge values in an array; one is drawn per array, as a NaN hides all other errors of a sum."""
 MOST_CONSTANTS: Final = 64
-"""Number of elements of an array whose elements are constants of a program, not a table."""
+"""Most elements of a constant from which `constants_of` takes numbers; larger constants are tables."""
 MOST_SCALAR: Final = 64
-"""The largest magnitude of an integer without dimensions that is a constant: it may be a trip count."""
+"""The largest magnitude of a scalar integer drawn from constants: it may be a trip count."""
 MOST_REAL: Final = 1 << 20
-"""The largest magnitude of a float that is a constant: larger ones are extreme."""
+"""The largest magnitude of a float drawn from constants."""
 _finfo: Any = ml_dtypes.finfo
 
 
 class Distribution(enum.Enum):
-    """Distributions of random arguments; the value is the phrase that reports print."""
+    """Distributions of random arguments; the value of a member is the phrase that reports print for it."""
 
     NORMAL = "random"
     """Normal floats, integers in [0, 8), and pred with probability 1/2."""
@@ -150,8 +150,8 @@ class _Draw:
     def value(self, shape: Shape, leaf: Leaf) -> Value:
         """Draw a value of a shape, an array or a tuple; None for a token.
 
-        ``leaf`` is the number of the parameter, then the indices of nested tuples, by which the value is
-        found.
+        ``leaf`` is the number of the parameter, then the indices of nested tuples; it decides whether the
+        value is drawn nonnegative.
         """
         if shape.is_tuple:
             return tuple([self.value(e, (*leaf, n)) for n, e in enumerate(shape.tuple_shapes)])

@@ -17,8 +17,8 @@ def nan_origin(function: Callable[..., object], *arguments: object) -> Event | N
     """Return the first operation of a JAX function whose value has a NaN; None if there is none.
 
     ``print`` of the returned event shows the operation, its source line and the values of its operands. The
-    function is traced as by `jax.jit`, so that it may be a transformed one: ``nan_origin(jax.grad(loss),
-    parameters, batch)``.
+    function is traced as by `jax.jit`, so that it may be a transformed one, such as ``jax.grad(loss)``. The
+    other arguments are passed to it.
 
     Raises HloError by ``debug.jax`` without jax.
     """

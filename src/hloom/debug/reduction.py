@@ -124,10 +124,10 @@ class _Reducer:
             return False
 
     def ends(self, program: Reproducer) -> bool:
-        """Return whether the loops of a program terminate within about twice the original's number of calls.
+        """Return whether a program's loops terminate: it runs at most about twice as long as the first one.
 
-        Calls are those of computations. A step that changes the condition or the counter of a loop may make
-        it endless.
+        The measure is the number of calls of computations, such as a loop's body. A step that changes the
+        condition or the counter of a loop may make it endless.
         """
         if not any(isinstance(i.operation, While) for i in program.module.instructions()):
             return True
@@ -138,10 +138,10 @@ class _Reducer:
         return counting.calls <= self.most_calls
 
     def keep(self, make: Callable[[], Reproducer | None], *, lighter: bool = True) -> bool:
-        """Replace ``best`` by a candidate if it shows the fault and, if ``lighter``, weighs less.
+        """Replace ``best`` by a candidate if that shows the fault; return whether it was replaced.
 
-        ``make`` returns the candidate, or None if its step does not apply. Returns whether the candidate was
-        kept.
+        ``make`` returns the candidate, or None if its step does not apply. If ``lighter``, the candidate must
+        also have fewer instructions, or as many that compute fewer elements.
         """
         if self.until():
             return False
@@ -157,7 +157,10 @@ class _Reducer:
         return True
 
     def run(self) -> None:
-        """Apply all steps repeatedly, until no step reduces the weight of the program; then strip it."""
+        """Apply all steps repeatedly, until none of them makes the program smaller.
+
+        At last, remove metadata and set elements of the arguments to 1.
+        """
         ends = self.flatten, self.narrow_results, self.cut_end, self.cut_beginning
         chunks = self.drop_chunks, self.take_runs, self.simplify_loops, self.narrow_loops
         instructions = self.replace_by_operands, self.merge_parameters, self.clear_computations
@@ -211,7 +214,10 @@ class _Reducer:
                 low = middle + 1
 
     def cut_beginning(self) -> None:
-        """Replace the longest possible prefix of the program by parameters."""
+        """Replace the longest possible prefix of the entry by parameters.
+
+        Their arguments are the values that the instructions have in a run.
+        """
         fraction = 2
         while fraction <= 2 * len(self.order()):
             order = self.order()
@@ -239,7 +245,7 @@ class _Reducer:
         )
 
     def drop_chunks(self) -> None:
-        """Replace halves, quarters, … and single instructions of the entry by parameters."""
+        """Replace instructions of the entry by parameters: halves, quarters, ..., single ones."""
         size = max(1, len(self.order()) // 2)
         while size:
             position = 0
@@ -350,7 +356,7 @@ class _Reducer:
         self.keep(lambda: smaller.without_metadata(self.best), lighter=False)
 
     def plain_arguments(self) -> None:
-        """Replace as many elements of the arguments as possible by 1: halves, quarters, … and single ones."""
+        """Set as many elements of the arguments as possible to 1: halves, quarters, ..., single ones."""
         for parameter in self.best.module.entry.parameters:
             if not parameter.shape.is_array:
                 continue
@@ -372,7 +378,7 @@ class CountingEvaluator(Evaluator):
         self.calls = 0
 
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """Count the call, and evaluate the computation."""
+        """Count the call, and evaluate the computation; raise EvaluationError after ``most`` calls."""
         self.calls += 1
         if self.most and self.calls > self.most:
             raise EvaluationError("the program runs longer than the given one", rule="reduce.endless")
@@ -392,7 +398,7 @@ def _is_valid(program: Reproducer) -> bool:
 
 
 def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Yield the halves, the quarters, … and the single items of a sequence."""
+    """Yield the halves of a sequence, then its quarters, and so on, down to its single items, as lists."""
     size = max(1, (len(items) + 1) // 2)
     while size:
         for start in range(0, len(items), size):

@@ -37,9 +37,9 @@ PAIRS: Final = 4
 MARGIN: Final = 2.0
 """The bound in multiples of the largest deviation among the runs."""
 LEAST: Final = 0.5
-"""The least deviation of an element in multiples of the root mean square of its array's."""
+"""Least deviation taken for an element, relative to the root mean square of its array's deviations."""
 CHAOS: Final = 1 / 8
-"""Deviations of this part of an array's numbers, in the root mean square, have no bound: errors saturate."""
+"""No bound is known if the root mean square of deviations exceeds this fraction of that of the numbers."""
 
 
 def sampled(

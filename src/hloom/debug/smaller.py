@@ -93,7 +93,7 @@ def flattened(program: Reproducer) -> Reproducer:
 
 
 def forwarded(program: Reproducer) -> Reproducer:
-    """Return a copy in which the operand of a tuple replaces each get-tuple-element of that tuple."""
+    """Return a copy in which the operands of tuple instructions replace get-tuple-elements of these."""
     copy = program.module.clone()
     for i in copy.instructions():
         if isinstance(i.operation, GetTupleElement) and isinstance(i.operands[0].operation, Tuple):
@@ -102,7 +102,7 @@ def forwarded(program: Reproducer) -> Reproducer:
 
 
 def with_ones(program: Reproducer, name: str, positions: Sequence[int]) -> Reproducer | None:
-    """Return a copy with elements of argument ``name``, an array, replaced by 1.
+    """Return a copy of a program with elements of the argument ``name``, an array, replaced by 1.
 
     ``positions`` are the linear indices of the elements. Returns None if all of them are 1 already.
     """
@@ -115,7 +115,7 @@ def with_ones(program: Reproducer, name: str, positions: Sequence[int]) -> Repro
 
 
 def with_parameters(program: Reproducer, names: set[str], values: dict[str, Value]) -> Reproducer:
-    """Return a copy with the entry's instructions ``names`` replaced by parameters.
+    """Return a copy of a program with the entry's instructions ``names`` replaced by parameters.
 
     ``values`` has the values of these instructions by name, which become the arguments.
     """
@@ -136,7 +136,7 @@ def with_parameters(program: Reproducer, names: set[str], values: dict[str, Valu
 
 
 def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
-    """Return a copy whose result is the entry's instruction ``names[0]``, or the tuple of several.
+    """Return a copy of a program whose result is the entry's instruction ``names[0]``, or a tuple of several.
 
     Instructions without uses are removed.
     """
@@ -152,12 +152,12 @@ def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
 
 
 def with_operand(program: Reproducer, computation: str, name: str, operand: int) -> Reproducer:
-    """Return a copy in which instruction ``name`` is replaced by its operand number ``operand``."""
+    """Return a copy of a program with an instruction replaced by its operand number ``operand``."""
     return edited(program, computation, name, lambda _, i: i.operands[operand])
 
 
 def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reproducer:
-    """Return a copy with the instructions ``names`` of a computation replaced by zeros."""
+    """Return a copy of a program with the instructions ``names`` of a computation replaced by zeros."""
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     for instruction in inside:
@@ -167,7 +167,10 @@ def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reprod
 
 
 def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
-    """Return a copy in which the entry's parameter ``kept`` is used in place of parameter ``dropped``."""
+    """Return a copy of a program in which a parameter of the entry takes the place of another one.
+
+    ``kept`` and ``dropped`` are the names of the parameters.
+    """
     copy = program.module.clone()
     reset_config(copy)
     entry = copy.entry.instructions
@@ -176,10 +179,9 @@ def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
 
 
 def edited(program: Reproducer, computation: str, name: str, new: Edit) -> Reproducer:
-    """Return a copy in which another instruction replaces instruction ``name`` of a computation.
+    """Return a copy of a program in which instruction ``name`` of a computation is replaced.
 
-    ``new(module, instruction)`` returns the replacement; it is called with the copy and the instruction in
-    it.
+    ``new(module, instruction)`` returns the replacement, given the copy and the instruction in it.
     """
     copy = program.module.clone()
     inside = named(copy.computations, computation)
@@ -231,7 +233,7 @@ def cleaned(program: Reproducer) -> Reproducer:
 
 
 def resized(program: Reproducer, old: int, new: int) -> Reproducer:
-    """Return a copy in which all dimensions of size ``old`` have size ``new``.
+    """Return a copy of a program in which all dimensions of size ``old`` have size ``new``.
 
     Arguments and constants are cut to the new size.
     """
@@ -268,10 +270,10 @@ def _resized_operation(operation: Operation, old: int, new: int) -> Operation:
 
 
 def without_dimension(program: Reproducer) -> Reproducer | None:
-    """Return a copy without the first dimension of every array.
+    """Return a copy of a program without the first dimension of every array.
 
-    Arguments and constants keep the elements at index 0 of it. Returns None unless all operations are
-    elementwise and all arrays of one shape.
+    Arguments and constants keep the elements at index 0 of that dimension. Returns None unless all operations
+    are elementwise and all arrays of one shape.
     """
     shapes = {i.shape.dimensions for i in program.module.instructions() if i.shape.is_array and i.shape.rank}
     if len(shapes) != 1 or not all(map(_is_simple, program.module.instructions())):
@@ -293,7 +295,10 @@ def _is_simple(i: HloInstruction) -> bool:
 
 
 def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
-    """Return a copy in which arrays of element type ``old`` have the type of half its width in `NARROWER`."""
+    """Return a copy of a program in which arrays of element type ``old`` have the type of half its width.
+
+    `NARROWER` has the pairs of types.
+    """
     new = NARROWER[old]
 
     def shape_of(shape: Shape) -> Shape:
@@ -307,7 +312,7 @@ def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
 
 
 def without_metadata(program: Reproducer) -> Reproducer:
-    """Return a copy without metadata, shardings, frontend attributes and backend configurations.
+    """Return a copy of a program without metadata, shardings, frontend attributes and backend configurations.
 
     Layouts are reset to the default except where an operation's semantics depend on them.
     """
@@ -322,7 +327,7 @@ def without_metadata(program: Reproducer) -> Reproducer:
 
 
 def _mapped(program: Reproducer, shape_of: ShapeMap, array_of: ArrayMap) -> Reproducer:
-    """Return a copy with ``shape_of`` applied to the shape of every array.
+    """Return a copy of a program with ``shape_of`` applied to the shape of every array.
 
     ``array_of`` is applied to every constant and argument.
     """

@@ -21,7 +21,7 @@ from hloom.shape.literal import Literal
 
 
 def called(program: Reproducer, computation: str, name: str, branch: int) -> Reproducer:
-    """Return a copy with instruction ``name`` replaced by a called computation, inlined.
+    """Return a copy of a program with instruction ``name`` replaced by a called computation, inlined.
 
     A while loop is replaced by its body (``branch`` is 0), a conditional by its branch number ``branch``.
     """
@@ -60,7 +60,7 @@ def subprograms(program: Reproducer, events: Sequence[Event]) -> list[Reproducer
 
 
 def without_element(program: Reproducer, name: str, number: int, as_initial: bool) -> Reproducer | None:
-    """Return a copy without element ``number`` of the tuple that a loop carries.
+    """Return a copy of a program without element ``number`` of the tuple that a loop carries.
 
     After the loop, the initial value takes the element's place.
 
@@ -92,7 +92,7 @@ def without_element(program: Reproducer, name: str, number: int, as_initial: boo
 
 
 def over_array(program: Reproducer, name: str) -> Reproducer | None:
-    """Return a copy in which a loop over a tuple of one array is a loop over the array.
+    """Return a copy of a program in which a loop over a tuple of one array is a loop over the array.
 
     ``name`` is the name of the loop. Returns None for any other loop.
     """
@@ -116,9 +116,9 @@ def over_array(program: Reproducer, name: str) -> Reproducer | None:
 
 
 def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> Reproducer | None:
-    """Return a copy in which a loop condition's integer constant is ``limit``, to lower the trip count.
+    """Return a copy of a program in which a loop condition's integer constant has the value ``limit``.
 
-    ``name`` is the constant's name, ``computation`` that of the condition.
+    It lowers the trip count. ``name`` is the constant's name, ``computation`` that of the condition.
     """
     copy = program.module.clone()
     reset_config(copy)

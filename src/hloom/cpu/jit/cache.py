@@ -47,7 +47,7 @@ _DEFAULT_LIMIT_MIB: Final = 512
 PACKAGES_OUTSIDE_KEY: Final = frozenset(("debug", "fuzzing", "jax", "jaxlib", "proofs", "sharding", "tools"))
 """Packages that the compiler does not import; their sources are not part of the key of its programs."""
 _PACKAGE: Final = str(Path(__file__).parents[2])
-"""The folder of hloom."""
+"""The folder of the package hloom."""
 _KEPT_PART: Final = 0.75
 """Fraction of the size limit that eviction leaves."""
 _OPEN: Final = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"))

@@ -89,10 +89,10 @@ instructions if a jump crosses its end or ends there. Depending on their address
 times as long."""
 
 STRAIGHT: Final = Attribute("hloom-straight", "")
-"""Attribute of functions without loops: each of their instructions runs once a call of the program."""
+"""Attribute of functions without loops, whose instructions run once per run of the program."""
 
 _INTERNAL: Final = 8
-"""The number of internal linkage in llvmlite."""
+"""LLVM's internal linkage, as llvmlite numbers it."""
 
 _INTRINSIC_FEATURES: Final = (
     ("llvm.x86.avx512bf16.", ("avx512bf16",)),
@@ -113,7 +113,7 @@ _INTRINSIC_FEATURES: Final = (
 """Processor-specific intrinsics that code may use, by prefix, with the features that they need."""
 
 _PROCESSORS: Final = ("x86", "aarch64", "arm", "amdgcn", "nvvm", "wasm", "riscv", "ppc", "s390")
-"""Processors in the names of intrinsics."""
+"""Processors by which LLVM's intrinsics are named, as in ``llvm.x86.avx2.permd``."""
 
 
 class CompilerError(HloError):
