@@ -34,7 +34,9 @@ class Bisection:
 
     Attributes:
         pass_name: the pass; empty if all passes are correct and the native code is wrong.
-        rewrite: the rule or the rewritten instruction; empty if the pass does not count its rewrites.
+        rewrite: the name of the rewrite rule, or of the rewritten instruction; empty if the pass does not
+            count
+            its rewrites.
         number, total: the number of the rewrite, from 1, and the number of rewrites that the pass makes; the
             number is 0 if no single rewrite was found.
         before, after: the program before and after the smallest step that changes the result.

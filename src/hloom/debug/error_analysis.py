@@ -178,13 +178,14 @@ class ErrorStep:
         return bounded(self.value, found)
 
     def call(self, index: int, *operands: Tree) -> Tree:
-        """Evaluate called computation number ``index`` on operands with error bounds."""
+        """Evaluate called computation number ``index``; operands and result have error bounds."""
         return self.analysis.call(self.instruction.called_computations[index], operands)
 
     def map(self, index: int, *operands: Tree) -> Tree:
-        """Evaluate called computation number ``index``, one of scalars, on whole arrays with error bounds.
+        """Apply called computation number ``index``, one of scalars, to whole arrays elementwise.
 
-        Raises NoBound for a computation that can only be applied element by element.
+        Operands and result have error bounds. Raises NoBound for a computation that can only be applied
+        element by element.
         """
         i = self.instruction
         if not self.analysis.evaluator.mappable(i.called_computations[index]):
@@ -215,9 +216,10 @@ class ErrorStep:
 
 
 def _fitted(numbers: object, element_type: ElementType) -> Array:
-    """Convert values, or errors in f64, to an element type of the f64 copy of a module.
+    """Convert values or f64 errors to the element type of an operand in the f64 copy of a module.
 
-    Errors of integers are limited to `MOST_STEPS`; NoBound is raised for larger errors of narrow integers.
+    Errors of integers are clipped to `MOST_STEPS`. Raises NoBound for larger errors of integers below 32
+    bits.
     """
     array = np.asarray(numbers)
     if element_type.is_integer and array.dtype == np.float64:

@@ -64,7 +64,7 @@ class Reproducer:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """(Number of instructions, number of elements that these compute), by which sizes are compared."""
+        """The pair (number of instructions, number of elements that they compute) that reductions lower."""
         elements = sum(
             shape.element_count
             for i in self.module.instructions()
@@ -93,7 +93,10 @@ def flattened(program: Reproducer) -> Reproducer:
 
 
 def forwarded(program: Reproducer) -> Reproducer:
-    """Return a copy in which the operands of tuple instructions replace get-tuple-elements of these."""
+    """Return a copy of a program in which get-tuple-elements of tuple instructions are replaced.
+
+    The tuple's operand takes the place of the get-tuple-element.
+    """
     copy = program.module.clone()
     for i in copy.instructions():
         if isinstance(i.operation, GetTupleElement) and isinstance(i.operands[0].operation, Tuple):

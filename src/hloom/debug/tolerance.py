@@ -106,7 +106,7 @@ def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
     """Return the bounds of a program's rounding errors for given arguments, in the structure of its result.
 
     Bounds by error analysis that are too large after many operations are replaced by those from runs with
-    random errors (`sampled`). A bound that is known by neither is infinite.
+    random errors (`sampled`). Bounds are infinite where neither method finds one.
     """
     try:
         value, bounds = ErrorAnalysis(module).run(arguments)

@@ -50,7 +50,8 @@ def compile_module(
         timer: the class that emits code to measure each instruction's time; None for none; see
             `hloom.cpu.runtime.timers`.
         level: optimization level of LLVM's code generator.
-        keeps_packed: see `emit_program`.
+        keeps_packed: whether callers keep packed copies of arguments from run to run; see
+            `hloom.cpu.packed_arguments`.
     """
     stream = PartStream(CodeQueue(target, available_cores(), level))
     program = emit_program(module, target, timer=timer, on_kernel=stream.offer, keeps_packed=keeps_packed)

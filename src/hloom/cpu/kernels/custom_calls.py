@@ -63,7 +63,7 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 def _addresses_arrays(i: HloInstruction) -> bool:
     """Return whether a C function can read operands and write results of a custom call in place.
 
-    The arrays must be static and row-major, and the API version one of those for such functions.
+    The arrays must be static and row-major, and the API version the original one or XLA's typed FFI.
     """
     operation = operation_of(i, CustomCall)
     operand_shapes = operation.operand_layout_constraints or [o.shape for o in i.operands]

@@ -100,7 +100,10 @@ def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
 
 
 def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Method:
-    """Return how to sort rows of ``n`` records that are single integers; ``alone``: keys without indices."""
+    """Return the algorithm for rows of ``n`` records, each a single integer.
+
+    ``alone``: keys are sorted without indices.
+    """
     if not sorts_quickly(target):
         return "network" if n <= NETWORK else "digits"
     if n <= SHORT:
@@ -110,7 +113,10 @@ def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Metho
 
 
 def _few_bits(n: int, target: Target, *, alone: bool) -> int:
-    """Return the key width in bits up to which radix sort beats quicksort on rows of ``n`` elements."""
+    """Return the key width in bits up to which radix sort beats quicksort on rows of ``n`` elements.
+
+    Returns 0 if it never does. ``alone``: keys are sorted without indices.
+    """
     if n >= SHARED:
         return 0 if alone else 8
     if alone:
@@ -141,7 +147,10 @@ def padded(n: int) -> int:
 
 
 def slots(i: HloInstruction) -> int:
-    """Return the number of rows of ``i`` that are sorted at once, each in its own slot of the workspace."""
+    """Return the number of slots of the workspace, in each of which one row is sorted at a time.
+
+    It is at most the number of rows of ``i``.
+    """
     return min(SLOTS, max(1, i.operands[0].shape.element_count // max(1, length(i))))
 
 
@@ -151,7 +160,7 @@ def area_bytes(plan: KeySort, n: int) -> int:
 
 
 def slot_bytes(plan: KeySort, n: int) -> int:
-    """Return the bytes of scratch memory to sort a row of ``n`` elements: two buffers of records."""
+    """Return the bytes of a slot of the workspace for a row of ``n`` elements: two buffers of records."""
     return 2 * area_bytes(plan, n)
 
 
@@ -241,8 +250,7 @@ class RowByKeys:
     def run(self, row: Value, slot: Value) -> None:
         """Emit the sort of row number ``row``.
 
-        ``slot`` is the number of its part of the workspace, which is used unless its records are on the
-        stack.
+        ``slot`` is the number of the workspace slot that holds its records, unless these are on the stack.
         """
         self.others = self.row_indices(row)
         if self.plan.method == "network":
@@ -386,7 +394,7 @@ class RowByKeys:
         loop_nest(self.e, [variable], body)
 
     def count(self, value: Value, comparison: str) -> Value:
-        """ ""Emit the number of the row's elements whose key is below ``value``, as an i32.
+        """Emit the number of the row's elements whose key is below ``value``, as an i32.
 
         ``comparison`` is ``ult`` or, to count keys equal to the value too, ``ule``.
         """

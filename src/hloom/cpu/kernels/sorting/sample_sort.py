@@ -97,7 +97,7 @@ class SampleSort(SharedRow):
     def sample(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
         """Emit the body of the kernel that stores samples of the row, at equal distances, and sorts them.
 
-        The unused ``number``, ``low`` and ``high`` are those of `Piece`.
+        The kernel has one iteration, for the whole row, whose ``number`` is unused.
         """
         count, kind = self.buckets * SAMPLES, self.record.type
         row, variable = self.row(f, module, low, high), Variable(self.buckets * SAMPLES, "s")

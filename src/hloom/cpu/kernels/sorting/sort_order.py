@@ -187,7 +187,7 @@ class _Recognition:
     def key(self, root: HloInstruction) -> HloComputation:
         """Return a computation of the expression ``root`` with one parameter for each operand of the sort.
 
-        The comparator has two parameters for each operand, of which ``root`` reads only one.
+        The comparator has two parameters for each operand; ``root`` reads one of each two.
         """
         computation = HloComputation("key")
         parameters = self.comparator.parameters
@@ -226,9 +226,9 @@ def _alternatives(root: HloInstruction) -> list[tuple[HloInstruction, HloInstruc
 
 
 def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
-    """Return whether ``a`` and ``b`` are the same expression of the two elements that a comparator compares.
+    """Return whether ``a`` and ``b`` apply one expression to the two elements that a comparator compares.
 
-    ``side`` is the element that ``a`` reads, 0 or 1; ``b`` must read the other one.
+    ``side`` is the number of the element that ``a`` reads, 0 or 1; ``b`` must read the other element.
     """
 
     def at_end(a: HloInstruction, b: HloInstruction) -> bool:
