@@ -70,8 +70,8 @@ def register(*, as_cpu: bool = False) -> None:
     Args:
         as_cpu: replace JAX's platform ``cpu`` instead of adding the platform ``hloom``.
 
-    Raises HloError with the rule ``jax.version`` if JAX is too old, ``jax.private`` if it lacks a private
-    name that the plug-in uses, ``jax.initialized`` if it has initialized the platform already, and
+    Raises HloError, with the rule name ``jax.version`` if JAX is too old, ``jax.private`` if JAX lacks a
+    private name that the plug-in uses, ``jax.initialized`` if JAX has initialized the platform already, and
     ``cpu.platform`` if native code cannot run on this system.
     """
     require_native_platform()

@@ -180,7 +180,7 @@ class _Site:
 
 
 class _View:
-    """A numpy view of the program's memory at ``address``, which holds an operand or result of a callback."""
+    """A numpy view of that part of a program's memory which holds an operand or result of a callback."""
 
     def __init__(self, shape: Shape, address: int) -> None:
         kind = np.dtype(shape.element_type.numpy_dtype)

@@ -181,7 +181,7 @@ def _serialized(tilings: Sequence[Tiling], is_tuple: bool) -> bytes:
 
 
 def _tilings(sharding: bytes, shapes: Sequence[Shape], devices: int) -> list[Tiling]:
-    """Parse a serialized OpSharding; return the tiling of each of the arrays of the given shapes.
+    """Parse a serialized OpSharding; return the tilings of the arrays with the shapes ``shapes``.
 
     ``devices`` is the number of devices.
     """

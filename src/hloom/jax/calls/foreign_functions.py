@@ -20,9 +20,9 @@ _staged: Final[set[bytes]] = set()
 
 
 def install(platform: str) -> None:
-    """Register handlers that receive the C functions that JAX registers for ``platform`` and for cpu.
+    """Register handlers that receive what JAX registers for ``platform`` and for cpu.
 
-    They receive the types of call states too.
+    That is the C functions of custom call targets, and the types of the states that such functions keep.
     """
     private.register_custom_call_handler()(platform, _register)
     private.register_custom_type_handler()(platform, _register_type)

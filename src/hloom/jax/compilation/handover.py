@@ -46,19 +46,20 @@ def take_callbacks(artifact: bytes) -> Sequence[Any]:
 
 
 def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
-    """Split ``data`` into a serialized executable and a text at the end that numbers its Python callbacks.
+    """Return a serialized executable without the text at its end, and its Python callbacks.
 
-    Returns the executable's bytes and the callbacks, which are removed from this file's store; without such a
-    text returns ``data`` and no callbacks.
+    The text states the number under which `_enqueued` stored the callbacks; they are removed from this
+    file's store. If ``data`` does not end with such a text, returns all of ``data`` and no callbacks.
     """
     match = _CALLBACKS_AT_END.search(data)
     return (data, ()) if match is None else (data[: match.start()], _waiting.pop(int(match[1]), ()))
 
 
 def identity_of(artifact: bytes) -> bytes:
-    """Return the digest that identifies a program: that in an attribute of its module, or that of the bytes.
+    """Return the digest that identifies the program in a StableHLO artifact, as hexadecimal digits.
 
-    The wrapper of JAX's compiler adds the attribute; its digest leaves out source locations.
+    It is the digest that an attribute of the module states, which ignores source locations; the wrapper of
+    JAX's compiler adds that attribute. Without the attribute it is the digest of ``artifact``.
     """
     match = _IDENTITY_MARK.search(artifact)
     return match[1] if match is not None else hashlib.sha256(artifact).hexdigest().encode()
@@ -67,7 +68,8 @@ def identity_of(artifact: bytes) -> bytes:
 def identity_in(data: bytes) -> bytes | None:
     """Return the digest that identifies a program, if ``data`` is a text with this digest and nothing else.
 
-    Such a text stands in the place of the bytes of a serialized executable; for these, returns None.
+    Such a text is passed instead of a serialized executable if the program is cached. Returns None for all
+    other data, such as a serialized executable.
     """
     match = _IDENTITY_MARK.fullmatch(data)
     return None if match is None else match[1]
@@ -113,9 +115,9 @@ class Programs(Protocol):
 
 
 def install(platform_version: str, programs: Programs) -> None:
-    """Wrap JAX's function that compiles, and the one that reads JAX's own compilation cache.
+    """Replace JAX's function that compiles, and the one that reads JAX's own compilation cache, by wrappers.
 
-    The wrappers change nothing for clients with another platform version than ``platform_version``;
+    For a client of another platform version than ``platform_version`` the wrappers only call the originals.
     ``programs`` is the cache to take programs from.
     """
     _wrap_compile(platform_version, programs)
@@ -150,7 +152,10 @@ class _Loader:
         return getattr(self._client, name)
 
     def deserialize_executable(self, data: bytes, devices: Any, options: Any) -> Any:
-        """Load a serialized executable; appends the text that numbers its Python callbacks to ``data``."""
+        """Load a serialized executable; store its Python callbacks for the plug-in.
+
+        The number under which they are stored is appended to ``data``, as text.
+        """
         marked = data + _enqueued(self._functions).encode()
         return self._client.deserialize_executable(marked, devices, options)
 
@@ -188,8 +193,8 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
 def _enqueued(callbacks: Sequence[object]) -> str:
     """Store the Python callbacks of a module under a new number; return a text with this number.
 
-    The text, as an attribute of the module or behind a serialized executable, leads the plug-in to the
-    callbacks.
+    The plug-in gets the text as an attribute of the module, or at the end of a serialized executable, and
+    takes the callbacks with this number from the store.
     """
     number = next(_numbers)
     _waiting[number] = list(callbacks)
@@ -211,7 +216,11 @@ def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
 
 
 def _identity(operation: Any) -> str:
-    """Return the digest of a module that covers the names of its operations, but not its source locations."""
+    """Return a digest of a module, in hexadecimal; the same for modules that differ in source locations only.
+
+    JAX's name of each operation, such as ``jit(f)/dot_general``, is digested too. ``operation`` is the
+    module's MLIR operation.
+    """
     text = operation.get_asm(enable_debug_info=True)
     locations = dict(_LOCATION.findall(text))
     names = [locations[use].partition('"(')[0] for use in _USE.findall(text) if use in locations]

@@ -160,7 +160,8 @@ def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devi
         platform: the name of the platform.
         devices: the number of devices of this process.
 
-    Raises PjrtError, and HloError with the rules of `hloom.runtime.handshakes`.
+    Raises PjrtError if the key-value store fails, and HloError with the rule name ``processes.connect`` if
+    the processes cannot connect in time.
     """
     rank, count = options.get("node_id", 0), options.get("num_nodes", 1)
     if count <= 1:
@@ -227,7 +228,7 @@ class ProcessRecord(NamedTuple):
     def parsed(text: str) -> ProcessRecord:
         """Parse a record from JSON text.
 
-        Raises HloError by the rule ``processes.connect`` if the text is malformed.
+        Raises HloError with the rule name ``processes.connect`` if the text is malformed.
         """
         with suppress(ValueError):
             match json.loads(text):

@@ -85,7 +85,10 @@ class SizedMemory:
         return self._size_field.format(name)
 
     def write(self, args: object, pointer: str) -> None:
-        """Store the address in the field ``pointer`` of the struct ``args``, the size in its size field."""
+        """Store this memory's address in the field ``pointer`` of the struct ``args``, and its size.
+
+        The size goes to the field that accompanies ``pointer``, ``num_NAME`` or ``NAME_size``.
+        """
         setattr(args, pointer, self.address)
         setattr(args, self.size_name(pointer), self.size)
 

@@ -67,7 +67,7 @@ class Native:
 
     @property
     def packed_bytes(self) -> int:
-        """The bytes of memory of all packed weights; see `hloom.jax.pjrt.routines.packed_forms`."""
+        """The bytes of memory of all packed weights, copies of arrays in the order that kernels read."""
         return self.call("pjrt_packed_bytes") or 0
 
     def error(self, code: int, message: str) -> int:
@@ -80,7 +80,7 @@ def packed_limit() -> int:
     """Return the limit in bytes of the memory for packed weights, copies in the order that kernels read.
 
     It is ``HLOOM_PACKED_LIMIT`` MiB, or a quarter of the machine's memory if this variable is not set. Raises
-    HloError by the rule ``jax.packed-limit`` if the variable is not a number.
+    HloError with the rule name ``jax.packed-limit`` if the variable is not a number.
     """
     text = os.environ.get("HLOOM_PACKED_LIMIT")
     if text is None:

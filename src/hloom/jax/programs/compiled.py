@@ -185,7 +185,7 @@ class HloProgram:
 
     @property
     def cost(self) -> Cost:
-        """The operations and bytes of one execution on one device."""
+        """The arithmetic operations, and the bytes read and written, of one execution on one device."""
         from hloom.cpu.native import NativeExecutable
 
         executable = self.executable

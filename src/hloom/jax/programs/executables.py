@@ -43,7 +43,8 @@ class LoadedExecutable(Handle):
         devices: its devices in this process.
         options: the serialized compile options.
         callbacks: the Python functions that it calls.
-        bound: the custom calls that the first execution by Python bound to these functions.
+        bound: the custom calls whose Python functions are recorded for hloom's evaluator; empty until Python
+            instead of native code executes the program.
         gang: the `Gang`, which runs all devices in one thread; None on one device, or if Python runs the
             program.
     """
@@ -193,15 +194,20 @@ def _address_of(table: Sequence[Record]) -> int:
 
 
 def _input(leaf: Leaf) -> dict[str, int]:
-    """Return the values of the fields of the `INPUT` struct for an argument."""
+    """Return, by field name, what native code checks an argument's buffer for: bytes, type and layout.
+
+    These are the fields of the struct `INPUT`.
+    """
     number = PRED if leaf.is_token else leaf.number
     return {"bytes": leaf.bytes, "type": number, "layout": handle_of(leaf.order)}
 
 
 def _output(leaf: Leaf, dimensions: CArray, donor: int) -> dict[str, int]:
-    """Return the values of the fields of the `OUTPUT` struct for a result.
+    """Return, by field name, what native code needs to allocate the buffer of a result.
 
-    ``donor`` is the number of the argument whose memory the result may reuse, or -1.
+    These are the fields of the struct `OUTPUT`: size, element type, dimensions, memory space, layout and
+    ``donor``, the number of the argument whose memory the result may reuse, or -1. ``dimensions`` is the C
+    array of the dimensions.
     """
     return {
         "bytes": leaf.bytes,

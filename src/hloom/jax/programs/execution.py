@@ -47,7 +47,8 @@ def _run_error(handle: int, status: int) -> int:
 
     Args:
         handle: the handle of the executable.
-        status: `NO_ARENA`, `NO_RESULTS`, or the status of a run of several devices in one thread (a gang).
+        status: `NO_ARENA` or `NO_RESULTS` if memory for temporaries or results was short; otherwise that of
+            a gang, which runs all devices in one thread.
     """
     executable = object_at(handle, LoadedExecutable)
     if status in (NO_ARENA, NO_RESULTS):

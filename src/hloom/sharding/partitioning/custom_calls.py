@@ -77,7 +77,7 @@ def rule_of(call: HloInstruction) -> list[RuleFactor]:
 
     A factor is an index that dimensions of operands and results share. It can be sharded if it is major in
     all its dimensions and needs no replication. Returns an empty list for a call without rule. Raises
-    HloError by the rule ``sharding.rule`` for a malformed one.
+    HloError with the rule name ``sharding.rule`` for a malformed one.
     """
     text = (call.frontend_attributes or {}).get("xla.sdy.sharding_rule")
     if text is None:

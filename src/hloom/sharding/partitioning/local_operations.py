@@ -103,10 +103,11 @@ class LocalOperation:
         return fetched
 
     def compute(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
-        """Make the instruction apply ``operation`` to its local operands; return the tile of the result.
+        """Make the instruction ``self.i`` apply ``operation`` to its operands; return the tile of the result.
 
-        ``skipped`` states for dimensions of the result how many leading elements each tile has to drop. If
-        any, the operation computes a larger tile, from which each device then slices its own.
+        The operands are tiles. ``skipped`` lists (dimension of the result, its tiling of rank 1, number of
+        leading elements to drop from each tile). If any are dropped, a new instruction computes a larger
+        tile, from which each device slices its own.
         """
         self.i.operation = operation
         skips_of = {d: (tiling, skips) for d, tiling, skips in skipped if any(skips)}

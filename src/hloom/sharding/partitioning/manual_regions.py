@@ -113,11 +113,11 @@ def united(manual: Tiling, preserved: Tiling) -> Tiling:
 
 
 def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Enter a region of code on local shapes that is manual over all devices; return the operand's tile.
+    """Partition the call ``i``, which enters a manual region over all devices; return its operand's tile.
 
-    The tile is recorded as a replicated value. Raises HloError by the rule ``sharding.manual-axes`` if ``i``,
-    the call that enters the region, does not have the shape of its operand's tile. ``region`` has the manual
-    regions around the call.
+    A manual region is code on local shapes, so inside of it the tile is recorded as a replicated value.
+    ``region`` has the manual regions around the call, outermost first. Raises HloError with the rule name
+    ``sharding.manual-axes`` if the shape of ``i`` is not that of the tile.
     """
     tile = copied(i.operands[0])
     if not tile.shape.compatible(i.shape):
@@ -131,12 +131,12 @@ def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 
 
 def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Leave a region of code on local shapes that is manual over all devices; return the global array.
+    """Partition the call ``i``, which leaves a manual region over all devices; return the global array.
 
-    ``i`` is the call that leaves the region. Its operand becomes a tile of the annotated tiling; ``region``
-    has the manual regions around it. If the annotation has manual subgroups, the result is still inside of
-    their region. Raises HloError by the rule ``sharding.manual-axes`` if the operand does not have the shape
-    of a tile.
+    A manual region is code on local shapes. The call's operand becomes a tile of the array, whose tiling is
+    the annotation of ``i``. ``region`` has the manual regions around the operand, outermost first; the
+    innermost is left. If the annotation has manual subgroups, the result lies in a manual region over these.
+    Raises HloError with the rule name ``sharding.manual-axes`` if the operand does not have a tile's shape.
     """
     (operand,) = i.operands
     tiling = state.required.get(i) or state.replicated(i.shape)
@@ -153,11 +153,11 @@ def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 
 
 def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Convert the operands of a call that enters a manual region to tiles along the manual axes; return them.
+    """Partition the call ``i``, which enters a manual region; return its operands' tiles along manual axes.
 
-    A manual region is code on local shapes, as in ``shard_map``. The tiles keep their shardings over other
-    axes. The result is an array, or a tuple if ``i`` has one. ``region`` has the manual regions around the
-    call.
+    A manual region is code on local shapes, as in ``shard_map``. Each tile may stay sharded over other mesh
+    axes. The tiles are returned as a tuple instruction if the value of ``i`` is a tuple, else as one array.
+    ``region`` has the manual regions around the call, outermost first.
     """
     border = state.annotations.border(i)
     inner_region = (*region, border.coordinates)
@@ -173,11 +173,11 @@ def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 
 
 def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Convert tiles, the operands of a call that leaves a manual region, to global arrays; return these.
+    """Partition the call ``i``, which leaves a manual region; return its operands, tiles, as global arrays.
 
-    A manual region is code on local shapes, as in ``shard_map``. The arrays keep their shardings over
-    non-manual axes. The result is an array, or a tuple if ``i`` has one. ``region`` has the manual regions
-    around the operands, the innermost of which is left.
+    A manual region is code on local shapes, as in ``shard_map``. Each array may stay sharded over non-manual
+    mesh axes. The arrays are returned as a tuple instruction if the value of ``i`` is a tuple, else as one
+    array. ``region`` has the manual regions around the operands, outermost first; the innermost is left.
     """
     shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     purpose = Purpose("region", Decision(i, i.shape, None))
@@ -193,9 +193,10 @@ def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 def _joined(
     state: PartitionState, i: HloInstruction, parts: Sequence[HloInstruction], region: Region
 ) -> HloInstruction:
-    """Return ``parts`` as the value of a call that enters or leaves a manual region: one array, or a tuple.
+    """Return the only array in ``parts`` or, if the value of ``i`` is a tuple, a new tuple of all of them.
 
-    ``region`` has the manual regions around the result.
+    ``i`` is a call that enters or leaves a manual region, and ``parts`` are what its results become.
+    ``region`` has the manual regions around the result, outermost first.
     """
     if not i.shape.is_tuple:
         (part,) = parts

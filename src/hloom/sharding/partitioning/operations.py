@@ -295,8 +295,8 @@ def _reduced(
 ) -> HloInstruction:
     """Emit the reduction of partial results over devices; return the instruction with the result.
 
-    It is a reduce-scatter if that yields the wanted tiling, else an all-reduce; none if partial sums are
-    wanted.
+    It is a reduce-scatter if that yields the required tiling, else an all-reduce. There is no collective
+    if the required tiling has partial sums, which the partial results already are.
 
     Args:
         state: the partitioning.
@@ -348,9 +348,10 @@ def _reduced(
 def partition_custom_call(
     state: PartitionState, i: HloInstruction, partitioner: CallPartitioner, region: Region
 ) -> None:
-    """Replace a custom call by the local program that the partitioner registered for its target returns.
+    """Replace a custom call by the program for each device that ``partitioner`` returns for it.
 
-    Operands are resharded to the tilings that the local program takes, and its code is inlined.
+    ``partitioner`` is the one registered for the call's target. Operands are resharded to the tilings that
+    the program takes, and its code is inlined. ``region`` has the manual regions around the call.
     """
     rule = rule_of(i)
     shapes = [state.values[o].shape for o in i.operands]

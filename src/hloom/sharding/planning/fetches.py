@@ -127,8 +127,9 @@ def _of_convolution(
 ) -> list[Fetch] | None:
     """Return the halo of a convolution's input if a spatial dimension is sharded into ``tiles`` tiles.
 
-    ``factor`` is that dimension: of the output or, if the result lacks it, of the kernel. Returns None if a
-    range contains no element, or if the elements to skip are not whole strides of the window.
+    ``factor`` is that dimension: of the output or, if the result lacks it, of the kernel. Returns None if
+    what a tile needs lies between two elements of the dilated input, or if the number of leading input
+    elements that a tile has to drop is not a multiple of the window's stride.
     """
     labels = operation.dim_labels
     d = factor.operands[0]
@@ -153,13 +154,14 @@ def _of_convolution(
 
 
 def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
-    """Return the number of elements that a device sends for one index of the dimension of a halo.
+    """Return how many elements a device sends for each index that it sends of a halo's dimension.
 
     Args:
         i: the instruction, with its operation on global arrays.
         local: the dimensions of a tile of the operand.
         fetch: the halo.
-        halos: all dimensions with halos; a slice crops the other dimensions before the exchange.
+        halos: all dimensions with halos. If ``i`` is a slice, the operand is sliced along the other
+            dimensions before the exchange, so that fewer elements are sent.
     """
     extents = list(local)
     if isinstance(i.operation, Slice):

@@ -68,9 +68,10 @@ def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
 
 
 def stay_unreduced(tiling: Tiling, target: Tiling | None, sharded: Sequence[ShardedFactor]) -> bool:
-    """Return true if the partial results of an operation need no all-reduce, as partial sums are wanted.
+    """Return true if the partial results of an operation already are the partial sums that ``target`` has.
 
-    The reduced factors must be sums, sharded over the devices over which the target is unreduced.
+    Then no all-reduce is needed. The partial results must be combined by addition, and lie on the devices
+    as the target's partial sums do.
 
     Args:
         tiling: the tiling of the result, without partial sums.

@@ -180,7 +180,8 @@ class Search:
     def _arrangements(self, state: State) -> Iterator[State]:
         """Yield the states to which a collective-permute can convert ``state``.
 
-        They assign the movable axes otherwise, with the same number of tiles along each dimension.
+        They assign the axes along which data may move to other dimensions, or in another order, with the same
+        number of tiles along each dimension.
         """
         for order in permutations(self.movable):
             unassigned = list(order)

@@ -144,7 +144,8 @@ def plan(
 def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]) -> int:
     """Return the number of elements that a device sends to reshard an array from tiling ``have`` to ``want``.
 
-    The other arguments are those of `plan`. Partial sums of ``have`` are reduced first, which is included.
+    ``dimensions`` are those of the global array; in the coordinates ``fixed`` (tile indices by device) all
+    devices of a collective group must agree. If ``have`` has partial sums, their reduction is included.
     """
     reduction = 2 * math.prod(have.local(dimensions)) if have.unreduced is not None else 0
     return reduction + plan(tuple(dimensions), have.reduced(), want.reduced(), fixed)[1]
@@ -153,9 +154,10 @@ def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coo
 def _regular(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan | None:
-    """Return the plan for two regular tilings; None if they are not products of axes of one device grid.
+    """Return the resharding plan for two tilings over axes of one device grid; None if there is no such grid.
 
-    The arguments are those of `plan`.
+    The arguments are those of `plan`: the dimensions of the global array, the tilings before and after, and
+    the coordinates (tile indices by device) in which all devices of a collective group must agree.
     """
     basis = refined((*have.coordinates, *want.coordinates, *fixed))
     if basis is None:
@@ -197,7 +199,10 @@ class _RegularPlan:
         self.elements = 0
 
     def planned(self) -> ReshardingPlan:
-        """Return the direct plan (permute, exchange, gather, slice), or a searched one that sends less."""
+        """Return a plan found by search, or the direct plan if the search finds none that sends less.
+
+        The direct plan permutes tiles, exchanges axes and halos, gathers and slices, in this order.
+        """
         start = tuple(map(tuple, self.axes))
         self._permute_once()
         self._exchange_axes()
@@ -297,9 +302,10 @@ class _RegularPlan:
         return arranged
 
     def _permute_once(self) -> None:
-        """Add a collective-permute if the target's tiles exist in the right size, but on other devices.
+        """Add a collective-permute of tiles to the devices that need them, if that makes later steps simpler.
 
-        The new placement is that of `_arranged`.
+        The number of tiles along each dimension stays the same. Adds nothing if no such permute exists, or if
+        it would move data along a fixed axis.
         """
         arranged = self._arranged()
         if arranged is None or arranged == self.axes:
@@ -373,7 +379,7 @@ class _RegularPlan:
     def _tiles_to_gather(self, d: int, target: Sequence[int]) -> int:
         """Return the number of tiles that a device sends if dimension ``d`` is all-gathered and sliced.
 
-        ``target`` are the axes that shard the dimension afterwards; 0 if slicing alone suffices.
+        ``target`` are the axes that shard the dimension afterwards. Returns 0 if slicing alone suffices.
         """
         axes = self.axes[d]
         if list(target[: len(axes)]) == axes and self._fits(d, axes, target):
@@ -451,8 +457,8 @@ def _gather_step(
 def _tiles_sent(tiles: int, filled: int) -> int:
     """Return the number of tiles that a device sends to join the tiles of a group.
 
-    It is ``filled`` for broadcasts, ``tiles - 1`` for an all-gather; the arguments are those of
-    `_gather_step`.
+    ``tiles`` is the number of tiles in the group, ``filled`` the number of those that are not all padding.
+    The result is ``filled`` if each of these is broadcast, ``tiles - 1`` for an all-gather.
     """
     return filled if filled <= min(_MOST_BROADCASTS, tiles - 2) or filled == 1 < tiles else tiles - 1
 
@@ -499,9 +505,12 @@ def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
 def _irregular(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan:
-    """Return a resharding plan for any two tilings; the arguments are those of `plan`.
+    """Return a resharding plan for any two tilings, even if no device grid has axes for both.
 
-    Permutes tiles if their numbers are equal, else all-gathers the dimensions that change and slices them.
+    It permutes tiles if both tilings have equally many along each dimension and ``fixed`` is empty; otherwise
+    it all-gathers the dimensions that change, and slices them. The arguments are those of `plan`: the
+    dimensions of the global array, the tilings before and after, and the coordinates (tile indices by device)
+    in which all devices of a collective group must agree.
     """
     local = math.prod(have.local(dimensions))
     if have.tiles == want.tiles and not fixed:

@@ -178,7 +178,7 @@ class Propagation:
     def _crosses(self, i: HloInstruction, tiling: Tiling) -> bool:
         """Return true if the tiling of a dimension, of rank 1, may propagate through ``i``.
 
-        Always, except that a tiling over manual axes must not cross the border of their region.
+        False only if ``i`` enters or leaves a manual region, and the tiling is over the region's manual axes.
         """
         border = self._borders.get(i)
         return border is None or are_independent([*border.coordinates, tiling.coordinates[0]])

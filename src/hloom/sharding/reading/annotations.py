@@ -146,9 +146,9 @@ class Annotations:
 def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation, set[HloInstruction]]:
     """Propagate the annotations of a module; return the propagation and all members of its sharding groups.
 
-    Entry parameters without annotation are replicated. Exceptions, which propagation may shard: parameters
-    that the module leaves open, and those that must share their tiling with a loop, a conditional or a
-    sharding group, as slicing the initial value of a loop sends nothing.
+    Entry parameters without annotation are replicated, except those that propagation may shard: parameters
+    that the module leaves open, and parameters that must have the tiling of a loop's state, a conditional or
+    a sharding group.
     """
     groups = sharding_groups(module.computations)
     flow = Flow(module.entry, groups)

@@ -24,7 +24,7 @@ _AXIS: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
 def parse_mesh(text: str) -> dict[str, int]:
     """Parse a mesh such as ``x=4,y=2``; return the sizes of its axes by name.
 
-    Raises HloError by the rule ``mesh.notation`` for any other text.
+    Raises HloError with the rule name ``mesh.notation`` for any other text.
     """
     axes: dict[str, int] = {}
     for part in text.split(","):

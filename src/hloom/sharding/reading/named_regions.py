@@ -32,7 +32,8 @@ def normalize_regions(module: HloModule) -> None:
 
     A border is a custom call that converts between global and local shapes, as at a ``shard_map``. Must run
     before call inlining, which drops the annotations of operands, since these name the manual axes. Raises
-    HloError by the rule ``sharding.manual-axes`` for a border with neither attributes nor named shardings.
+    HloError with the rule name ``sharding.manual-axes`` for a border with neither attributes nor named
+    shardings.
     """
     meshes: dict[Mesh, str] = {}
     for i in [i for computation in module.computations for i in computation.instructions]:
@@ -80,7 +81,7 @@ def _write_attributes(
 def _named(border: HloInstruction, value: HloInstruction) -> list[NamedSharding]:
     """Return the named sharding of each leaf of ``value``, an operand or the result of the call ``border``.
 
-    ``border`` is a call at the border of a manual region. Raises HloError by the rule
+    ``border`` is a call at the border of a manual region. Raises HloError with the rule name
     ``sharding.manual-axes`` if a leaf has no named sharding.
     """
     sharding = value.sharding

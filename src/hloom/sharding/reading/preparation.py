@@ -65,7 +65,7 @@ def forward_tuple_elements(computation: HloComputation) -> None:
 def _merge_slice_into_pad(i: HloInstruction) -> None:
     """Rewrite ``slice(pad(x, v))`` to one ``pad(x, v)`` with less or negative padding.
 
-    After partitioning it takes one halo exchange instead of two. Copies between both are skipped. Applies
+    After partitioning it takes one halo exchange instead of two. Copies between the two are skipped. Applies
     only if the result contains elements of ``x``, and yields bitwise the same values.
     """
     if not isinstance(i.operation, Slice):

@@ -57,7 +57,8 @@ class Conflict:
         instruction, op_name, source: the name, the framework's operation and the source line.
         kept, lost: the shardings of operands and result that the chosen sharding of the operation uses, and
             those that it excludes, such as ``%x: contracting dimension over data``.
-        bytes, other_bytes: as in `Why`.
+        bytes, other_bytes: the bytes that a device sends for the instruction with the chosen sharding, and
+            with the second cheapest, by the cost model; -1 if unknown.
     """
 
     instruction: str
@@ -227,8 +228,9 @@ class Explainer:
     def _origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
         """Yield a text that names the annotation from which dimension ``d`` of a value got its sharding.
 
-        The annotation is searched from the value to its operands. ``coordinate`` is the tile index of each
-        device along the dimension, which gives the mesh axes. Yields nothing if there is no annotation.
+        The search starts at the value and goes on with the operand that has the same sharding. ``coordinate``
+        is the tile index of each device along the dimension, which gives the mesh axes. Yields nothing if no
+        annotation is found.
         """
         over = coordinate_text(coordinate, self.axes)
         passed = 0

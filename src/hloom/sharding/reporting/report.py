@@ -150,8 +150,8 @@ def report(
             itself.
         progress: called with a description of each try.
 
-    Raises HloError by the rules ``report.program``, ``report.mesh``, ``report.topology`` and those of the
-    partitioner.
+    Raises HloError with the rule names ``report.program``, ``report.mesh`` and ``report.topology`` for
+    invalid arguments, and the errors of the partitioner.
     """
     original = _module(program)
     axes = _axis_sizes(mesh)
@@ -192,7 +192,7 @@ def report(
 def _axis_sizes(mesh: object) -> dict[str, int]:
     """Return the axis sizes, by name, of a mapping or a JAX mesh; an empty dict for None.
 
-    Raises HloError by the rule ``report.mesh`` for any other object.
+    Raises HloError with the rule name ``report.mesh`` for any other object.
     """
     sizes: object = getattr(mesh, "shape", mesh) if mesh is not None else {}
     if not isinstance(sizes, Mapping):
@@ -204,7 +204,7 @@ def _axis_sizes(mesh: object) -> dict[str, int]:
 def _module(program: Any) -> HloModule:
     """Return the HLO module of a module or a lowered JAX function.
 
-    Raises HloError by the rule ``report.program`` for any other object.
+    Raises HloError with the rule name ``report.program`` for any other object.
     """
     if isinstance(program, HloModule):
         return program
@@ -217,7 +217,7 @@ def _module(program: Any) -> HloModule:
 def _row(execution: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why: Why) -> Row:
     """Return the report's row for a collective: its traffic in a step, estimated time, and reason.
 
-    ``axes`` are the sizes of the mesh axes; ``links`` has the link of each axis, and as "" the slowest.
+    ``axes`` are the sizes of the mesh axes; ``links`` has the link of each axis, and the slowest one as "".
     """
     traffic, times = execution.sent, execution.times
     i, members, amount = traffic.instruction, traffic.members, traffic.bytes

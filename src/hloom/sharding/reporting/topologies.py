@@ -59,7 +59,7 @@ _PREFIXES: Final = "KMGT"
 def parse_memory(text: str) -> int:
     """Parse a number of bytes such as ``16GiB``, ``80GB`` or ``1e9``; return it.
 
-    Raises HloError by the rule ``memory.notation`` for any other text.
+    Raises HloError with the rule name ``memory.notation`` for any other text.
     """
     size = _SIZE.fullmatch(text.strip())
     if size is not None:
@@ -76,7 +76,7 @@ def parse_memory(text: str) -> int:
 def links_of(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dict[str, Link]:
     """Return the link along each mesh axis, by name, and under the name "" the slowest link.
 
-    ``topology`` is a name of `TOPOLOGIES`, or a link for each axis. Raises HloError by the rule
+    ``topology`` is a name of `TOPOLOGIES`, or a link for each axis. Raises HloError with the rule name
     ``report.topology`` for an unknown name or an axis without a link.
     """
     if isinstance(topology, str):

@@ -64,7 +64,7 @@ class StoredArray:
     def __init__(self, path: str | Path) -> None:
         """Open the array in the directory ``path``; reads its metadata only.
 
-        Raises HloError by the rule ``stored.not-found``, or ``stored.metadata`` for metadata that is
+        Raises HloError with the rule name ``stored.not-found``, or ``stored.metadata`` for metadata that is
         malformed or not supported.
         """
         self.path = Path(path)
@@ -95,7 +95,8 @@ class StoredArray:
     def __getitem__(self, part: tuple[slice, ...]) -> Array:
         """Read the part of the array that ``part`` selects: one slice of step 1 per dimension, in bounds.
 
-        Raises HloError by the rule ``stored.tile`` for a file that is missing or has a wrong size.
+        Raises HloError with the rule name ``stored.tile`` for a file of a wrong size, and for a
+        missing file if the array has no fill value.
         """
         pairs = zip(part, self.shape, strict=True)
         spans = [(s.start or 0, n if s.stop is None else s.stop) for s, n in pairs]
@@ -116,8 +117,8 @@ class StoredArray:
     def _chunk(self, index: Sequence[int]) -> Array:
         """Return the memory-mapped chunk at an index of the grid of chunks, one component per dimension.
 
-        For a missing file, returns an array of the fill value. Raises HloError by the rule ``stored.tile`` if
-        there is no fill value, or if the file has a wrong size.
+        For a missing file, returns an array of the fill value. Raises HloError with the rule name
+        ``stored.tile`` if there is no fill value, or if the file has a wrong size.
         """
         file = self.path / (self._separator.join(map(str, index)) or "0")
         count = int(np.prod(self.chunks, dtype=np.int64))
@@ -135,8 +136,8 @@ class StoredArray:
 def stored(directory: str | Path) -> dict[str, StoredArray]:
     """Open all stored arrays in a directory; return them by name, in natural order (``a.2`` before ``a.10``).
 
-    If the directory is itself a stored array, returns it under the name "". Raises HloError by the rule
-    ``stored.not-found`` if there are none, and by ``stored.metadata`` for unreadable metadata.
+    If the directory is itself a stored array, returns it under the name "". Raises HloError with the rule
+    name ``stored.not-found`` if there are none, and ``stored.metadata`` for unreadable metadata.
     """
     path = Path(directory)
     if (path / _ARRAY).exists():
@@ -172,8 +173,8 @@ def store(
         name: the name of the array; the arrays of tuples are named ``result.0``, ``result.1.0`` and so on.
         processes: all processes with devices; None if this process has all devices.
 
-    Raises HloError by the rule ``stored.unreduced`` for partial sums, by ``stored.failed`` if another process
-    cannot write, and OSError.
+    Raises HloError with the rule name ``stored.unreduced`` for partial sums, and ``stored.failed`` if another
+    process cannot write. Raises OSError if this process cannot.
     """
     path = Path(directory)
     partial = path.with_name(path.name + ".partial")

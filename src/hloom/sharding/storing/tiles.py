@@ -22,7 +22,7 @@ def cut(value: object, tilings: Sequence[Tiling], device: int) -> Value:
         device: the device id.
 
     Returns:
-        The tiles, nested like the value and of one size per array: the last ones are padded with zeros.
+        The tiles, nested like the value. All tiles of an array have one size: the last are padded with zeros.
     """
     return _cut(value, iter(tilings), device)
 

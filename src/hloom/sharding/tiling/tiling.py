@@ -130,8 +130,8 @@ class Tiling:
 
         A group has one device for each tile along ``dimensions``, in row-major order of the tile indices. Its
         devices have equal tile indices in the other dimensions, and equal indices in each of the ``fixed``
-        coordinates. Raises HloError by the rule ``sharding.uneven-replicas`` if tiles have different numbers
-        of copies.
+        coordinates. Raises HloError with the rule name ``sharding.uneven-replicas`` if tiles have different
+        numbers of copies.
         """
         moved = [self.coordinates[d] for d in dimensions]
         others = [coordinate for d, coordinate in enumerate(self.coordinates) if d not in dimensions]
@@ -186,7 +186,7 @@ class Tiling:
         """Convert HLO's sharding of an array of the given rank to a tiling over ``devices`` devices.
 
         A sharding that does not tile the array, or tiles it over a subset of the devices, becomes replicated.
-        Raises HloError by the rule ``sharding.device`` for a device id out of range, and by
+        Raises HloError with the rule name ``sharding.device`` for a device id out of range, and
         ``sharding.reduction-sum`` for an unreduced array whose reduction is not addition.
         """
         replicated = Tiling.replicated(rank, devices)
@@ -218,7 +218,8 @@ class Tiling:
         """Convert a sharding over mesh axes to a tiling of an array of the given rank.
 
         ``only`` restricts the conversion to the axes with these names: dimensions count as replicated along
-        all other axes. None converts all axes. For the errors see `of`.
+        all other axes. None converts all axes. Raises HloError for a device id out of range, and for an
+        unreduced array whose reduction is not addition.
         """
         mesh = named.mesh
         _require_sum(named.reduction)
@@ -267,7 +268,7 @@ class Tiling:
 
 
 def _require_sum(reduction: str) -> None:
-    """Raise HloError by the rule ``sharding.reduction-sum`` unless ``reduction`` is "SUM".
+    """Raise HloError with the rule name ``sharding.reduction-sum`` unless ``reduction`` is "SUM".
 
     ``reduction`` is the kind of reduction of an unreduced value.
     """

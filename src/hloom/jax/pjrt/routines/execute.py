@@ -192,9 +192,10 @@ def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) 
 def _hold_inputs(
     f: Function, executable: Fields, args: Fields, addresses: TaskAddresses, device: Value
 ) -> None:
-    """Emit stores of a device's arguments into a task's tables: addresses of data, storages and events.
+    """Emit stores of a device's arguments into the tables of a task, a queued execution.
 
-    The task gets references to the storages and events.
+    The tables hold the addresses of the data, the storages (reference-counted memory blocks), and the events
+    that complete when the data are written. The task gets a reference to each storage and event.
     """
     first = device * executable["num_inputs"]
     with f.loop(0, executable["num_inputs"]) as loop:

@@ -23,13 +23,19 @@ USES: Final = 4
 
 @routine(exported=True, bytes=I64)
 def pjrt_set_packed_limit(f: Function, bytes: Value) -> None:
-    """Emit a native function that sets the limit, in bytes, of the memory of all packed forms."""
+    """Emit a native function that sets the limit, in bytes, of the memory of all packed forms together.
+
+    Packed forms are copies of arrays in the order that kernels read.
+    """
     PACKED_MEMORY(f)["limit"] = bytes
 
 
 @routine(I64, exported=True)
 def pjrt_packed_bytes(f: Function) -> Value:
-    """Emit a native function that returns the memory of all packed forms, in bytes."""
+    """Emit a native function that returns how many bytes of memory all packed forms take.
+
+    Packed forms are copies of arrays in the order that kernels read.
+    """
     return PACKED_MEMORY(f).atomic("bytes").load("monotonic")
 
 
@@ -37,8 +43,9 @@ def pjrt_packed_bytes(f: Function) -> Value:
 def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
     """Emit a native function that returns the word that tells a program about an argument's packed form.
 
-    The packed form is a copy in the order that kernels read. 0: the array has none. An address: the packed
-    form. An address with its lowest bit set: memory for the packed form, which the program is to fill.
+    The packed form is a copy in the order that kernels read. The word is 0 if there is no such copy that the
+    program can use, else the address of the copy; the lowest bit of the address is set if the memory is new,
+    so that the program has to fill it.
     """
     head = PACKED_FORM.size
     kept = storage.atomic("packed").load("acquire")
@@ -66,7 +73,8 @@ def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
 def find_packed_forms(f: Function, executable: Fields, sources: Value, storages: Value) -> None:
     """Emit a native function that looks up the packed forms of the arguments of one device.
 
-    It stores their words (`packed_word`) in the table ``sources``, behind the addresses of the inputs.
+    Packed forms are copies of arrays in the order that kernels read. For each, the function stores a word (0,
+    or its address, as `packed_word` returns it) in the table ``sources``, behind the addresses of the inputs.
     """
     words = f.offset(sources, executable["num_inputs"], PTR)
     with f.loop(0, executable["num_packed"]) as loop:
@@ -81,7 +89,8 @@ def keep_packed_forms(
 ) -> None:
     """Emit a native function that attaches the packed forms that an execution has filled to their arrays.
 
-    If ``status`` is not 0, the execution ended early, and the packed forms are freed instead.
+    Packed forms are copies in the order that kernels read. If ``status`` is not 0, the execution ended early,
+    and the function frees the packed forms that it should have filled.
     """
     words = f.offset(sources, executable["num_inputs"], PTR)
     with f.loop(0, executable["num_packed"]) as loop:

@@ -50,7 +50,10 @@ def results_of(f: Function, args: Fields, device: Value) -> Value:
 
 @routine(I1, args=ARGS, index=I64)
 def is_excepted(f: Function, args: Fields, index: Value) -> Value:
-    """Emit a native function that returns whether the options exclude argument ``index`` from donation."""
+    """Emit a native function that returns whether the caller of an execution forbids to donate an argument.
+
+    It looks for ``index`` in ``non_donatable_input_indices`` of PJRT's ExecuteOptions, which may be null.
+    """
     f.return_if(is_null(args["options"]), 0)
     options = pointee(args, "options")
     with f.loop(0, options["num_non_donatable_input_indices"]) as loop:

@@ -41,7 +41,8 @@ def pjrt_set_execute(f: Function, execute: Value, run_error: Value, callback_err
 def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
     """Emit a native function that returns the PJRT error for the nonzero status of an execution.
 
-    A status is `NO_ARENA`, `NO_RESULTS`, or that of a run of several devices in one thread (a gang).
+    The status is `NO_ARENA` or `NO_RESULTS` if memory for temporaries or results was short; otherwise that of
+    a gang, which runs all devices in one thread.
     """
     return f.call_pointer(PTR, PYTHON(f)["run_error"], executable.pointer, status)
 
