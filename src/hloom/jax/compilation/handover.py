@@ -78,7 +78,7 @@ def identity_in(data: bytes) -> bytes | None:
 def is_describing() -> bool:
     """Return whether this thread serializes an executable only to get jaxlib's description of its results.
 
-    Then the plug-in returns no bytes of its own.
+    If so, the plug-in returns an empty string to jaxlib, which puts its description before it.
     """
     return getattr(_describing, "now", False)
 

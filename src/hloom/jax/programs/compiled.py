@@ -230,10 +230,10 @@ class Compiled:
         program_key: str = "",
         description: bytes = b"",
     ) -> None:
-        """Store the arguments, which are described in the class.
+        """Store the arguments, which are the attributes of `Compiled`, and ``optimized``.
 
-        ``optimized`` is the serialized optimized module; if it is None, the artifact is compiled when it is
-        needed.
+        ``optimized`` is the serialized optimized module; if it is None, the artifact is compiled again when
+        that module is needed.
         """
         self.key = key
         self.artifact = artifact

@@ -166,7 +166,7 @@ def _slice(local: LocalOperation) -> HloInstruction:
 
 
 def _custom_call(local: LocalOperation) -> HloInstruction:
-    """Replace a rotation by a halo exchange; other custom calls run on tiles unchanged."""
+    """Replace a custom call that rotates an array by a halo exchange; others run on tiles unchanged."""
     if rotation_of(local.i) is None or not local.of_kind("halo"):
         return local.i
     _fetch_only(local)

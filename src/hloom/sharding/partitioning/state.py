@@ -121,7 +121,9 @@ class PartitionState:
     ) -> None:
         """Change the shape of an instruction from global to that of a tile, and record its sharding.
 
-        The arguments are those of `add`.
+        ``tilings`` are those of the leaves of its value, nested like the shape; ``region`` has the manual
+        regions around it. ``decisions`` are those about the value, None for decisions that only state the
+        tilings. ``is_annotated`` is true if the program states the tilings.
         """
         shape = i.shape
         i.shape = local_shape(shape, tilings)

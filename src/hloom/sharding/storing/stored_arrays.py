@@ -216,7 +216,7 @@ class _CollectiveStep:
         self._processes = processes
 
     def __enter__(self) -> None:
-        """Begin the step; returns nothing."""
+        """Do nothing; an error in the ``with`` statement is passed to all processes when it ends."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._processes is None:
