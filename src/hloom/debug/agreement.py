@@ -47,7 +47,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """True if every element is within its bound, and every unequal one has a finite bound."""
+        """True if every element of the compared array is within its bound, and every unequal one has one."""
         return self.wrong == 0 and self.unjudged == 0
 
 
@@ -59,7 +59,7 @@ def compare(got: Value, wanted: Value, bounds: Bounds, name: str = "result") -> 
         bounds: the allowed distance of each element, in the structure of the values; a number applies to all.
         name: the name of the values in the comparisons.
 
-    Raises EvaluationError by ``check.form`` for values of different structures, shapes or element types.
+    Raises EvaluationError by the rule ``check.form`` if structures, shapes or element types differ.
     """
     return [_compared(location, g, w, b) for location, g, w, b in _leaves(got, wanted, bounds, name)]
 

@@ -41,9 +41,9 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Value]]
         module: the program.
         arguments: for each device, its list of arguments; ``xla`` runs one device.
 
-    Raises HloError by ``check.backend`` for an unknown backend, ``check.one-device`` for a program of several
-    devices on a backend that runs one, ``check.jaxlib`` for ``xla`` without jaxlib, and ``check.xla`` for
-    what XLA:CPU does not compile or run.
+    Raises HloError by the rule ``check.backend`` for an unknown backend, ``check.one-device`` for a program
+    of several devices on a backend that runs one, ``check.jaxlib`` if the backend is ``xla`` and jaxlib is
+    not installed, and ``check.xla`` for a program that XLA:CPU does not compile or run.
     """
     if backend not in names():
         raise HloError(

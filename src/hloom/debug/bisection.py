@@ -35,8 +35,7 @@ class Bisection:
     Attributes:
         pass_name: the pass; empty if all passes are correct and the native code is wrong.
         rewrite: the name of the rewrite rule, or of the rewritten instruction; empty if the pass does not
-            count
-            its rewrites.
+            count its rewrites.
         number, total: the number of the rewrite, from 1, and the number of rewrites that the pass makes; the
             number is 0 if no single rewrite was found.
         before, after: the program before and after the smallest step that changes the result.
@@ -68,7 +67,7 @@ class _Judge:
     def compare(self, got: Value) -> list[Comparison]:
         """Compare a result, array by array, with that of the original program; return the comparisons.
 
-        Raises HloError by ``check.no-bound`` if elements differ and none of them has a bound.
+        Raises HloError by the rule ``check.no-bound`` if elements differ and none of them has a bound.
         """
         comparisons, undecided = compared(
             self.module, [self.arguments], [got], [self.expected], self.tolerance
@@ -86,9 +85,9 @@ class _Judge:
         return any(c.wrong for c in self.compare(got))
 
     def comparisons(self, module: HloModule) -> list[Comparison]:
-        """Evaluate a program; return the comparisons of the arrays of its result that differ.
+        """Evaluate a rewritten program; compare the arrays of its result with the original program's.
 
-        Returns an empty list for a program that cannot be run.
+        Returns the comparisons of those that differ; an empty list for a program that cannot be run.
         """
         try:
             comparison = self.compare(run_one("evaluator", module, self.arguments))
@@ -155,9 +154,10 @@ def _first(count: int, holds: Callable[[int], bool]) -> int:
 
 
 def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tell: Progress) -> Bisection:
-    """Search a wrong pass for the first rewrite after which the result is wrong.
+    """Search a pass that makes the result wrong for the first rewrite after which it is wrong.
 
-    Returns a bisection without a rewrite if the pass does not count its rewrites, or is right on its own.
+    Returns a bisection that names no rewrite if the pass does not count its rewrites, or if the result is
+    right after running only this pass on the program ``before``.
 
     Args:
         judge: compares results.
@@ -191,10 +191,10 @@ def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fu
 
 
 def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | None:
-    """Run the original program as native code and compare the results.
+    """Compile and run the original program on a backend, and compare the result with the evaluator's.
 
-    Returns the first instruction that differs, as a bisection without a pass; None if the results agree.
-    ``optimized`` is the program after the passes.
+    Returns None if they agree, else a bisection that names no pass, but the first instruction whose value
+    differs. ``optimized`` is the program after all passes, which becomes the bisection's ``after``.
     """
     comparison = judge.compare(run_one(backend, judge.module, judge.arguments))
     wrong = [c for c in comparison if c.wrong]
@@ -210,9 +210,9 @@ def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | No
 def pass_dumps(folder: str | Path, matching: str = "") -> list[DumpedProgram]:
     """Return the programs in a folder for which XLA has dumped the HLO after passes.
 
-    ``matching`` is a regular expression of names; "" for all programs.
+    ``matching`` is a regular expression that the programs' names must match; "" for all programs.
 
-    Raises HloError by ``bisect.dumps`` if there are none, and the errors of `dumped_programs`.
+    Raises HloError by the rule ``bisect.dumps`` if there are none, and the errors of `dumped_programs`.
     """
     programs = [program for program in dumped_programs(folder, matching) if program.passes]
     if not programs:
@@ -243,8 +243,8 @@ def bisect_dumps(
         progress: called with a description of each step.
         note: if the result is None, called for each dump that could not be read or run.
 
-    Raises HloError for a first program that cannot be run, by ``bisect.unreadable`` if no dump can be read,
-    and by ``check.no-bound`` if elements differ and none of them has a bound.
+    Raises HloError if the first dump that can be read cannot be run, by the rule ``bisect.unreadable`` if no
+    dump can be read, and by the rule ``check.no-bound`` if elements differ and none of them has a bound.
     """
     skipped: list[str] = []
     passes = list(program.passes)
@@ -276,7 +276,7 @@ def _first_readable(program: DumpedProgram, passes: list[DumpedStage], skipped: 
     """Load the first dump in ``passes`` that can be read; return its program.
 
     Removes this dump and those before it from ``passes``, and appends the errors of the unreadable ones to
-    ``skipped``. Raises HloError by ``bisect.unreadable`` if none can be read.
+    ``skipped``. Raises HloError by the rule ``bisect.unreadable`` if none can be read.
     """
     while passes:
         path = passes.pop(0).path

@@ -174,8 +174,8 @@ class _Search:
     def first(self, module: HloModule, arguments: list[Any], loop: str) -> Culprit | None:
         """Return the first instruction of a program's entry whose value differs; None if none does.
 
-        If this is a loop or conditional, the first instruction that differs inside it is returned, if one is
-        found. ``loop`` is a text that describes the loops and branches that enclose the entry.
+        If that instruction is a loop or conditional, the first one that differs inside it is returned
+        instead, if one is found. ``loop`` is a text that describes the loops and branches around the entry.
         """
         order = [i for i in module.entry.post_order() if not isinstance(i.operation, Parameter)]
         low, high = 0, len(order) - 1
@@ -224,7 +224,8 @@ class _Search:
     ) -> Culprit:
         """Describe the instruction at position ``number`` of ``order``, as the first one that differs.
 
-        The comparisons are those of the values that are live after it.
+        ``arguments`` are those of ``module``, whose entry has the instructions ``order``. The comparisons
+        in the result are those of the values that are live after the instruction.
         """
         instruction, alive = order[number], frontier(order, number)
         backends = {"backend": self.backend, "against": self.against}
@@ -258,7 +259,7 @@ def frontier(order: Sequence[HloInstruction], last: int) -> list[HloInstruction]
 
 
 def _branch(instruction: HloInstruction, index: Any) -> int:
-    """Return the number of the branch that a conditional takes.
+    """Return the number of the branch that the conditional ``instruction`` takes.
 
     ``index`` is the value of its first operand, a predicate or an integer.
     """

@@ -20,7 +20,8 @@ N = TypeVar("N", HloInstruction, HloComputation)
 def named(items: Iterable[N], name: str) -> N:
     """Return the instruction or computation among ``items`` that has a name.
 
-    Raises HloError by ``reduce.name`` if there is none, for example because an earlier step has removed it.
+    Raises HloError by the rule ``reduce.name`` if there is none, for example because an earlier step of a
+    reduction has removed it.
     """
     for item in items:
         if item.name == name:
@@ -38,7 +39,10 @@ def inlined(module: HloModule) -> HloModule:
 
 
 def reset_config(module: HloModule) -> None:
-    """Drop the properties of a module that depend on its parameters, results or instruction order."""
+    """Drop the entry layout, input-output aliases, buffer donors and the schedule flag of a module, in place.
+
+    They no longer hold once its parameters, results or instructions change.
+    """
     module.config.is_scheduled = False
     module.config.entry_layout = None
     module.config.aliases = {}

@@ -129,13 +129,15 @@ def is_exact(instruction: HloInstruction) -> bool:
 
 
 class ErrorStep:
-    """The error analysis of one instruction: what its operation's error rule is given (`ErrorRun`).
+    """The data and functions from which an operation computes error bounds of one instruction's value.
+
+    It implements the protocol `ErrorRun`, which is the argument of `Operation.errors`.
 
     Args:
         analysis: the analysis of the module.
         instruction: the instruction.
         operands: the operand values with error bounds.
-        value: the value of the instruction; None if `bounded` evaluates it.
+        value: the value of the instruction; None if the method `bounded` is to evaluate it.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class ErrorStep:
 
     @property
     def inexact(self) -> bool:
-        """True if any operand may have rounding errors."""
+        """True if the value of any operand of the instruction may have rounding errors."""
         return any(leaf.error is not None for o in self.operands for leaf in leaves(o))
 
     @property
@@ -161,7 +163,11 @@ class ErrorStep:
         return self.analysis.rounds_partial_sums
 
     def bounded(self) -> Tree:
-        """Evaluate the instruction; return its value with the bounds by its operation's error rule."""
+        """Evaluate the instruction; return its value with the error bounds that its operation computes.
+
+        The value is exact if the operands are exact and the instruction has only one correct result. Raises
+        NoBound if no bounds are known.
+        """
         i = self.instruction
         self.value = self.analysis.evaluator.apply(i, [plain(o) for o in self.operands])
         if isinstance(self.value, Pending):
@@ -178,14 +184,17 @@ class ErrorStep:
         return bounded(self.value, found)
 
     def call(self, index: int, *operands: Tree) -> Tree:
-        """Evaluate called computation number ``index``; operands and result have error bounds."""
+        """Evaluate the instruction's called computation number ``index`` on ``operands``.
+
+        Operands and result have error bounds.
+        """
         return self.analysis.call(self.instruction.called_computations[index], operands)
 
     def map(self, index: int, *operands: Tree) -> Tree:
-        """Apply called computation number ``index``, one of scalars, to whole arrays elementwise.
+        """Apply the instruction's called computation number ``index``, one of scalars, to whole arrays.
 
-        Operands and result have error bounds. Raises NoBound for a computation that can only be applied
-        element by element.
+        Operands and result have error bounds. Raises NoBound for a computation that cannot be evaluated on
+        whole arrays, but only on one element after the other.
         """
         i = self.instruction
         if not self.analysis.evaluator.mappable(i.called_computations[index]):
@@ -216,10 +225,10 @@ class ErrorStep:
 
 
 def _fitted(numbers: object, element_type: ElementType) -> Array:
-    """Convert values or f64 errors to the element type of an operand in the f64 copy of a module.
+    """Convert values or f64 errors of an operand to ``element_type``, its type in the f64 copy of a module.
 
-    Errors of integers are clipped to `MOST_STEPS`. Raises NoBound for larger errors of integers below 32
-    bits.
+    For an integer type, f64 errors are clipped to its range and to `MOST_STEPS`. Raises NoBound if an error
+    exceeds these for a type of less than 32 bits.
     """
     array = np.asarray(numbers)
     if element_type.is_integer and array.dtype == np.float64:

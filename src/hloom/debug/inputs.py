@@ -50,12 +50,12 @@ class Distribution(enum.Enum):
 
     @property
     def has_edges(self) -> bool:
-        """Return whether `edge_values` replace some elements of each array."""
+        """Return whether some elements of each array drawn by this distribution are `edge_values`."""
         return self in (Distribution.EDGES, Distribution.EDGES_AND_TIES)
 
     @property
     def is_ordinary(self) -> bool:
-        """Return whether all floats are finite and of ordinary magnitude."""
+        """Return whether all floats drawn by this distribution are finite and of ordinary magnitude."""
         return not self.has_edges and self is not Distribution.RANGE
 
 
@@ -69,7 +69,7 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
         seed: the seed of the random generator.
         edges: include `edge_values` in each array. Scalars stay small, since they may be trip counts.
 
-    Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
+    Raises HloError by the rule ``run.random-unbounded`` for a parameter of unbounded size.
     """
     expect(module, HloModule, "an HloModule")
     return drawn_arguments(module, seed, Distribution.EDGES if edges else Distribution.NORMAL)

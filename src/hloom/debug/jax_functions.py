@@ -17,10 +17,10 @@ def nan_origin(function: Callable[..., object], *arguments: object) -> Event | N
     """Return the first operation of a JAX function whose value has a NaN; None if there is none.
 
     ``print`` of the returned event shows the operation, its source line and the values of its operands. The
-    function is traced as by `jax.jit`, so that it may be a transformed one, such as ``jax.grad(loss)``. The
-    other arguments are passed to it.
+    function is traced as by `jax.jit`, so that it may be a transformed one, such as ``jax.grad(loss)``;
+    ``arguments`` are passed to it.
 
-    Raises HloError by ``debug.jax`` without jax.
+    Raises HloError by the rule ``debug.jax`` if jax is not installed.
     """
     return origin(function, arguments, lambda event: event.has_nan)
 
@@ -28,7 +28,7 @@ def nan_origin(function: Callable[..., object], *arguments: object) -> Event | N
 def infinity_origin(function: Callable[..., object], *arguments: object) -> Event | None:
     """Return the first operation of a JAX function whose value has an infinity; None if there is none.
 
-    See `nan_origin`.
+    ``arguments`` are passed to the function; see `nan_origin`.
     """
     return origin(function, arguments, lambda event: event.has_infinity)
 

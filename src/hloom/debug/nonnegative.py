@@ -32,8 +32,8 @@ def nonnegative_leaves(module: HloModule) -> set[Leaf]:
     """Return the leaves of the entry's parameters that are terms of sums under a square root or logarithm.
 
     A leaf is the number of its parameter, then the indices of nested tuples. Terms are traced through sums,
-    products with constants, quotients, movements, calls and loops. A parameter that is the operand itself
-    does not count: ``sqrt(x)`` does not imply that x is meant to be nonnegative.
+    products with constants, quotients, movements, calls and loops. A parameter that is itself the operand of
+    a square root or logarithm does not count: ``sqrt(x)`` does not imply that x is meant to be nonnegative.
     """
     entry, leaves = module.entry, set[Leaf]()
     callers = _callers(module)
@@ -59,10 +59,16 @@ def nonnegative_leaves(module: HloModule) -> set[Leaf]:
 def _sources(
     i: HloInstruction, path: Leaf, is_term: bool, callers: dict[HloComputation | None, list[HloInstruction]]
 ) -> list[_Demand]:
-    """Return the leaves of operands that must not be negative if leaf ``path`` of ``i`` must not.
+    """Return the values that should not be negative if the leaf at ``path`` in the value of ``i`` should not.
 
-    ``is_term`` is true if that leaf is a term of a sum. ``callers`` are the instructions that call each
-    computation.
+    Each is a triple (instruction, path of a leaf in its value, whether this leaf is a term of a sum). They
+    are operands of ``i``, the root that it calls, or operands of the callers of its computation.
+
+    Args:
+        i: the instruction.
+        path: the indices of nested tuples that lead to the leaf.
+        is_term: whether that leaf is a term of a sum.
+        callers: the instructions that call each computation.
     """
     match i.operation:
         case Add():
@@ -90,7 +96,7 @@ def _sources(
 
 
 def _callers(module: HloModule) -> dict[HloComputation | None, list[HloInstruction]]:
-    """Return, for each called computation, the calls, fusions and while loops that run it."""
+    """Return, for each computation that calls, fusions or while loops run, the list of these instructions."""
     callers: dict[HloComputation | None, list[HloInstruction]] = {}
     for i in module.instructions():
         if isinstance(i.operation, Call | Fusion | While):

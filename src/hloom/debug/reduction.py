@@ -66,7 +66,7 @@ def reduce(
         progress: called with a description of the state.
         until: called before each candidate; the search ends once it returns True.
 
-    Raises HloError by ``reduce.not-interesting`` if the original program does not show the fault.
+    Raises HloError by the rule ``reduce.not-interesting`` if the original program does not show the fault.
     """
     expect(module, HloModule, "an HloModule")
     start = Reproducer.of(module, list(arguments))
@@ -124,10 +124,10 @@ class _Reducer:
             return False
 
     def ends(self, program: Reproducer) -> bool:
-        """Return whether a program's loops terminate: it runs at most about twice as long as the first one.
+        """Return whether a program ends after at most about twice as many calls as the original program.
 
-        The measure is the number of calls of computations, such as a loop's body. A step that changes the
-        condition or the counter of a loop may make it endless.
+        Calls of all computations count, such as those of a loop's body. A step of the reduction that changes
+        the condition or the counter of a loop may make it endless.
         """
         if not any(isinstance(i.operation, While) for i in program.module.instructions()):
             return True
@@ -276,7 +276,7 @@ class _Reducer:
                 self.keep(lambda a=parameter.name, b=other.name: smaller.merged(self.best, a, b))
 
     def clear_computations(self) -> None:
-        """Replace instructions by zeros in all computations except the entry, such as loop bodies."""
+        """Replace instructions by zeros in the computations that are not the entry, such as loop bodies."""
         for computation in self.best.module.computations:
             if computation is self.best.module.entry:
                 continue

@@ -57,7 +57,8 @@ def sampled(
         module: the program.
         arguments: the arguments of each device.
         values: the result of each device, computed without random errors.
-        every: whether arithmetic errs too that has only one correct result, such as a sum of two numbers.
+        every: whether to perturb also the results of arithmetic for which only one result is correct, such
+            as the sum of two numbers.
     """
     pairs = [(seed, sign) for seed in range(PAIRS) for sign in (1, -1)]
     runs = [_run(module, arguments, *pair, every) for pair in pairs]
@@ -75,7 +76,7 @@ def _run(
         arguments: the arguments of each device.
         seed: seeds the random signs of the errors.
         sign: 1, or -1 to negate all errors of the run with the same seed.
-        every: whether arithmetic errs too that has only one correct result.
+        every: whether to perturb also the results of arithmetic for which only one result is correct.
     """
     world = World(module.config.replica_count, module.config.num_partitions)
     by_device = dict(zip(world.devices, arguments, strict=True))
@@ -101,7 +102,7 @@ def _bounds(value: Value, runs: Sequence[Value]) -> Bounds:
 
 
 def _mean(magnitudes: Array) -> float:
-    """Return the root mean square of an array."""
+    """Return the root mean square of all elements of ``magnitudes``."""
     return float(np.sqrt(np.mean(magnitudes * magnitudes)))
 
 
@@ -113,7 +114,8 @@ class Perturbed(Evaluator):
         seed: seeds the random signs.
         sign: 1, or -1 to negate all signs.
         device: the device that runs the program.
-        every: whether arithmetic that has only one correct result errs by one unit in the last place.
+        every: whether to perturb also, by one unit in the last place, the results of arithmetic for which
+            only one result is correct.
     """
 
     def __init__(
@@ -188,8 +190,7 @@ class Perturbed(Evaluator):
 def _is_arithmetic(i: HloInstruction) -> bool:
     """Return whether an instruction computes floats from floats of the same type, and rounds once.
 
-    Conversions and `reduce-precision` are excluded: the program asks for their roundings, which may not
-    differ.
+    Conversions and `reduce-precision` are excluded: the program asks for exactly their roundings.
     """
     if not i.shape.is_array or i.operation.roundoff_of(i) is not Roundoff.ONCE:
         return False

@@ -64,7 +64,10 @@ class Reproducer:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """The pair (number of instructions, number of elements that they compute) that reductions lower."""
+        """The pair (number of instructions, number of elements that they compute).
+
+        A reduction searches for a program whose pair is the least in lexicographic order.
+        """
         elements = sum(
             shape.element_count
             for i in self.module.instructions()
@@ -76,7 +79,8 @@ class Reproducer:
     def values(self) -> tuple[dict[str, Value], list[Event]]:
         """Evaluate the program; return the values of the entry's instructions by name, and all events.
 
-        An event is the value of one instruction in one execution (`Event`). Both end at the first error.
+        An event is the value of one instruction in one execution (`Event`). If the evaluation raises an
+        HloError, the values and events before it are returned.
         """
         events: list[Event] = []
         with suppress(HloError):

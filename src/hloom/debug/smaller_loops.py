@@ -118,7 +118,8 @@ def over_array(program: Reproducer, name: str) -> Reproducer | None:
 def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> Reproducer | None:
     """Return a copy of a program in which a loop condition's integer constant has the value ``limit``.
 
-    It lowers the trip count. ``name`` is the constant's name, ``computation`` that of the condition.
+    A smaller limit lowers the trip count. ``name`` is the constant's name, ``computation`` that of the
+    condition.
     """
     copy = program.module.clone()
     reset_config(copy)

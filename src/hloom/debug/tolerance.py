@@ -48,7 +48,7 @@ class Tolerance:
     def parse(text: str) -> Tolerance:
         """Parse ``analysis``, ``exact``, ``4ulp``, ``rtol=1e-5``, ``atol=1e-8`` or ``rtol=1e-5,atol=1e-8``.
 
-        Raises HloError by ``check.tolerance`` for any other text.
+        Raises HloError by the rule ``check.tolerance`` for any other text.
         """
         if text == "analysis":
             return Tolerance()
@@ -69,16 +69,16 @@ class Tolerance:
         return self.ulps is None and self.rtol is None and self.atol is None
 
     def bounds(self, module: HloModule, arguments: Sequence[Value], wanted: Value) -> Bounds:
-        """Return the allowed distance of each element of a result from ``wanted``.
+        """Return the distance from ``wanted`` that this tolerance allows for each element of a result.
 
-        It has the structure of the result, and is infinite where no bound is known.
+        The bounds have the structure of the result, and are infinite where none is known.
         """
         return analysed(module, arguments) if self.analyses else self._around(wanted)
 
     def bounds_of_devices(
         self, module: HloModule, arguments: Sequence[Sequence[Value]], wanted: Sequence[Value]
     ) -> list[Bounds]:
-        """Return the allowed distances of each device's result from ``wanted``.
+        """Return, for each device, the distances from ``wanted`` that this tolerance allows for its result.
 
         ``arguments`` and ``wanted`` have an item for each device. With several devices, the bounds of
         rounding errors come from runs with random errors (`sampled`).

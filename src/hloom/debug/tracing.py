@@ -48,12 +48,12 @@ class Event:
 
     @property
     def has_nan(self) -> bool:
-        """True if the value contains NaN, except for constants of the program and their copies."""
+        """True if the value contains NaN; False for constants of the program and their copies."""
         return any(s.nans for s in self.statistics) and not _is_filler(self.instruction)
 
     @property
     def has_infinity(self) -> bool:
-        """True if the value contains an infinity, except for constants of the program and their copies."""
+        """True if the value contains an infinity; False for constants of the program and their copies."""
         return any(s.infinities for s in self.statistics) and not _is_filler(self.instruction)
 
     @property
@@ -108,12 +108,12 @@ class Trace(Displayed):
 
     @property
     def first_nan(self) -> Event | None:
-        """The first event whose value has a NaN; None if there is none."""
+        """The first event whose value has a NaN and is no constant or copy of one; None without any."""
         return next((e for e in self.events if e.has_nan), None)
 
     @property
     def first_infinity(self) -> Event | None:
-        """The first event whose value has an infinity; None if there is none."""
+        """The first event whose value has an infinity and is no constant or copy of one; None without any."""
         return next((e for e in self.events if e.has_infinity), None)
 
 
@@ -170,7 +170,7 @@ def first_event(
 
 
 class _Found(Exception):
-    """Raised to stop an evaluation at the event that was searched."""
+    """Raised to stop an evaluation at the event that was searched for."""
 
 
 @dataclass
@@ -186,7 +186,10 @@ class _Frame:
     runs: int = 0
 
     def text(self, computation: HloComputation) -> str:
-        """Return the instruction and the run of ``computation`` as text: ``%while.3[iteration 2] ``."""
+        """Return the instruction's name, and which of its iterations or branches runs ``computation``.
+
+        Examples: ``%while.3[iteration 2] ``, ``%conditional[branch 0] ``, ``%call ``.
+        """
         name = f"%{self.instruction.name}"
         if isinstance(self.instruction.operation, While):
             is_condition = computation is self.instruction.called_computations[1]

@@ -85,7 +85,7 @@ def run_devices_on_xla(
 def _on_devices(arrays: Sequence[Any], devices: Sequence[Any]) -> Any:
     """Copy array n to device n; return the copies as one JAX array that is declared replicated.
 
-    XLA assumes that the copies are equal, which has no effect here.
+    The arrays may differ: JAX does not check that the replicas of an array are equal.
     """
     mesh = jax.sharding.Mesh(np.array(devices), ("device",))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
@@ -98,10 +98,11 @@ PRESETS: Final = ("canonical", "short_parsable", "fingerprint")
 
 
 def prints(text: str, proto: bytes) -> dict[str, str]:
-    """Return XLA's texts of a program by name.
+    """Return a dictionary of the texts that XLA prints for a program, given as HLO text and serialized proto.
 
-    ``text`` and ``proto`` are the module parsed from ``text`` and from the serialized ``proto``, with default
-    options; `PRESETS` are the texts with those options.
+    Under the key ``"text"`` is the module parsed from ``text``, under ``"proto"`` the one parsed from
+    ``proto``, both printed with default options. Under each name in `PRESETS` is the module parsed from
+    ``text``, printed with the options that XLA predefines under this name.
     """
     module = private.hlo_module_from_text()(text)
     from_proto = private.HloModule().from_serialized_hlo_module_proto(proto)

@@ -210,10 +210,10 @@ class CodeCache:
         _warn_once(f"compiled programs are not kept in {self.directory}: {error}")
 
     def _evict(self, directory: int) -> None:
-        """Remove the least recently used entries if all together exceed the limit.
+        """Remove the least recently used entries if the size of all together exceeds the limit.
 
-        Only files that a cache wrote are counted and removed: their names match, and they begin with a magic
-        string. Temporary files are included when they are old. ``directory`` is a file descriptor.
+        Only files that a cache has written are removed, known by their names and the magic string at their
+        beginning. Old temporary files are among them. ``directory`` is a file descriptor.
         """
         entries: list[tuple[float, int, str]] = []
         abandoned = time.time() - _TEMPORARY_SECONDS
@@ -251,9 +251,9 @@ def _is_safe(status: os.stat_result, kind: int) -> bool:
 
 
 def _write(data: bytes, key: str, directory: int) -> None:
-    """Write the content of a key's file under a temporary name, then rename the file; raises OSError.
+    """Write the cache file of ``key`` under a temporary name, then rename it; raises OSError.
 
-    ``directory`` is a file descriptor.
+    ``data`` is the content of the file, ``directory`` the file descriptor of its directory.
     """
     temporary = f".{key}-{os.urandom(8).hex()}{_SUFFIX}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
@@ -268,7 +268,7 @@ def _write(data: bytes, key: str, directory: int) -> None:
 
 
 def _touch(name: str, directory: int) -> None:
-    """Set an entry's time of last use to now, which eviction reads.
+    """Set the modification time of an entry's file to now: eviction takes it for the time of last use.
 
     Errors are ignored: another process may have evicted the entry, or the disk may be read-only.
     """
@@ -292,7 +292,7 @@ def _warn_once(message: str) -> None:
 def configured_cache() -> CodeCache | None:
     """Return the cache that the environment variables ask for; None if the cache is disabled.
 
-    Raises HloError by ``cpu.cache-limit`` for a limit that is not a number.
+    Raises HloError by the rule ``cpu.cache-limit`` for a size limit that is not a number.
     """
     if os.environ.get("HLOOM_CACHE", "1").lower() in ("0", "off", "no", "false"):
         return None
@@ -313,9 +313,9 @@ def _cache_in(directory: str, mebibytes: int) -> CodeCache:
 
 
 def key_of(*parts: str | bytes) -> str:
-    """Return the cache key of a program: hexadecimal digits of a digest of ``parts`` and this compiler.
+    """Return the cache key of a program, the hexadecimal digits of a digest.
 
-    ``parts`` are all inputs of the compilation.
+    It digests ``parts``, which are all inputs of the compilation, and the `compiler_identity`.
     """
     digest = _DIGEST(compiler_identity().encode())
     for part in parts:
@@ -329,8 +329,8 @@ def key_of(*parts: str | bytes) -> str:
 def compiler_identity() -> str:
     """Return a digest of the sizes and modification times of the compiler's source files.
 
-    The folders of the packages that it depends on are included. A change of any of these changes all cache
-    keys.
+    The folders of the packages on which the compiler depends, such as numpy's, count as source files. All
+    cache keys contain the digest, and so change with any of them.
     """
     described = _sources(_PACKAGE, PACKAGES_OUTSIDE_KEY)
     for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes", "jaxlib"):
@@ -344,10 +344,10 @@ def compiler_identity() -> str:
 
 @cache
 def identity_of(*packages: str) -> str:
-    """Return a digest of the sizes and modification times of the source files of some packages of hloom.
+    """Return a digest of the sizes and modification times of the source files of ``packages`` of hloom.
 
-    `compiler_identity` leaves these packages out. Where one takes part in a compilation, this digest is part
-    of the cache key.
+    It is for packages that `compiler_identity` leaves out since few compilations use them: the cache keys of
+    those programs contain this digest too.
     """
     return _digest([line for package in packages for line in _sources(f"{_PACKAGE}/{package}")])
 

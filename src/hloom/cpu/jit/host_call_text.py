@@ -18,8 +18,8 @@ _OPTIONS: Final = PrintOptions.short_parsable().replace(print_original_value=Fal
 def text_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> str:
     """Return the text of a module, from which `calls_in` restores the instructions ``calls``.
 
-    Returns "" if there are no calls. Constants are elided unless some call runs a computation with a constant
-    on the host.
+    These are the instructions that native code leaves to Python. Returns "" if there are none. Constants are
+    elided unless some of the instructions calls a computation with a constant, which Python must evaluate.
     """
     if not calls:
         return ""
@@ -28,7 +28,7 @@ def text_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> str:
 
 
 def places_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> tuple[tuple[str, str], ...]:
-    """Return (name of its computation, its name) for each instruction of ``calls``."""
+    """Return (name of its computation, name of the instruction) for each instruction in ``calls``."""
     computations = {i: c.name for c in module.computations for i in c.instructions}
     return tuple([(computations[call], call.name) for call in calls])
 

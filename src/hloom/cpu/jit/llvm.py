@@ -191,7 +191,8 @@ def names(target: Target) -> tuple[str, str]:
 def check_intrinsics(module: Module, target: Target) -> None:
     """Check that ``target`` has every processor-specific intrinsic that ``module`` declares.
 
-    LLVM's code generator would end the process for others. Raises CompilerError by ``cpu.llvm-intrinsic``.
+    LLVM's code generator would end the process at others. Raises CompilerError by the rule
+    ``cpu.llvm-intrinsic`` if one is missing.
     """
     for name in module.declarations:
         family = name.partition(".")[2].partition(".")[0]
@@ -300,7 +301,7 @@ def _verified(lib: _Library, context: Handle, text: str, linked: str, internal: 
 
 
 def _parsed(lib: _Library, context: Handle, text: str) -> Handle:
-    """Parse LLVM IR and return the module; raises CompilerError by ``cpu.llvm-parse``."""
+    """Parse LLVM IR and return the module; raises CompilerError by the rule ``cpu.llvm-parse``."""
     error = c_char_p()
     module = lib.ParseAssembly(context, text.encode(), byref(error))
     if not module:
@@ -371,9 +372,9 @@ def _simplify(lib: _Library, machine: Handle, module: Handle, functions: Sequenc
     They promote stack memory to registers, and move invariant code out of loops. Neither order nor rounding
     of floating-point operations changes.
 
-    Returns whether the module is valid afterwards: up to LLVM 22.1, SROA joins vectors that are stored to one
-    array in another order than that of their addresses before some of them are defined
-    (llvm/llvm-project#189680). The code generator would end the process.
+    Returns whether the module is valid afterwards; the code generator would end the process on an invalid
+    one. Up to LLVM 22.1, SROA makes a module invalid if vectors are stored to an array in another order than
+    that of their addresses: it uses some before their definitions (llvm/llvm-project#189680).
     """
     with _pass_builder(lib, machine) as builder:
         _run_passes(lib, builder, module, ("AlwaysInliner", "SROA"))

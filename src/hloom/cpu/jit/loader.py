@@ -183,7 +183,8 @@ class _Object:
     Attributes:
         places: offset of each section in the mapping; -1 if it is not loaded.
         symbols: (name, offset in the mapping) of each symbol; the offset is None for one defined elsewhere.
-        relocations: (section, offset in it, kind, number of the symbol, addend) of loaded sections.
+        relocations: (section, offset in it, kind, number of the symbol, addend) of each relocation in a
+            loaded section.
     """
 
     def __init__(self, file: bytes) -> None:
@@ -252,7 +253,7 @@ class _Object:
     def indirect(self) -> list[str]:
         """Return the symbols that need an entry in the address table (GOT), or may need a jump stub (PLT).
 
-        The latter are all symbols that the object does not define.
+        A jump stub may be needed for each symbol that the object does not define.
         """
         through_table = THROUGH_TABLE[self.machine]
         tabled = {self._raw[number][0] for _, _, kind, number, _ in self.relocations if kind in through_table}

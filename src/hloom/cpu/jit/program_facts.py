@@ -24,14 +24,16 @@ class ProgramFacts:
         argument_bytes, result_bytes: sizes of the leaves of arguments and results, in order.
         work: rough number of elementary operations of a run.
         is_bounded: the work of every loop is known; otherwise a run may take any time.
-        host_calls: (name of its computation, its name) for each instruction that calls the host.
-        text: the optimized module if it calls the host, else empty; see `hloom.cpu.jit.host_call_text`.
-        shares: some kernel shares its iterations among the threads of the pool.
+        host_calls: (name of its computation, name of the instruction) for each instruction at which native
+            code calls Python.
+        text: the optimized module if there are such instructions, else ""; see
+            `hloom.cpu.jit.host_call_text`.
+        shares: whether any kernel shares its iterations among the threads of the pool.
         data: names of the constants whose contents follow the object files in the cache entry.
         reuses: (number of a result leaf, number of an argument leaf) where the result may take the argument's
             memory; see `hloom.buffers.reuse`.
-        packed: (number of the argument, bytes, form) of each packed argument; see
-            `hloom.cpu.packed_arguments`.
+        packed: (number of the argument leaf, size in bytes, digest of the order of the elements) of each
+            packed copy of an argument that the caller may keep; see `hloom.cpu.packed_arguments`.
     """
 
     signature: str
@@ -109,7 +111,7 @@ def _text(value: object) -> str:
 
 
 def _rows(value: object) -> list[list[int]]:
-    """Check that a JSON value is an array of arrays of sizes (`_size`), and return it; raises TypeError."""
+    """Check that a JSON value is an array of arrays of nonnegative integers; return it; raises TypeError."""
     return [[_size(number) for number in _list(row)] for row in _list(value)]
 
 

@@ -64,14 +64,18 @@ def _patch(memory: Memory, at: int, clear: int, bits: int) -> None:
 def _page21(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
     """Write the relocation of an ADRP instruction: the distance from its page to the symbol's, in pages.
 
-    The two lowest bits of the distance are stored at bit 29 of the instruction, the others at bit 5.
+    The two lowest bits of the distance are stored at bit 29 of the instruction, the others at bit 5. The
+    instruction is at position ``at`` of ``memory`` and at the address ``place``.
     """
     pages = _fits(((symbol + addend) & ~_PAGE) - (place & ~_PAGE), 33) >> 12
     _patch(memory, at, 0x60FFFFE0, (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
 
 
 def _branch26(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
-    """Write the relocation of a B or BL instruction: the distance to the symbol in words of 4 bytes."""
+    """Write the relocation of a B or BL instruction: the distance to the symbol in words of 4 bytes.
+
+    The instruction is at position ``at`` of ``memory`` and at the address ``place``.
+    """
     distance = _fits(symbol + addend - place, 28)
     _patch(memory, at, 0x03FFFFFF, distance >> 2 & 0x03FFFFFF)
 

@@ -41,7 +41,10 @@ from hloom.shape.shape import Shape
 
 @KERNELS.register("replica-id", "partition-id")
 def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the load of the replica or partition id from the run's context; 0 without a context."""
+    """Emit the load of the replica or partition id from the context, a struct that the caller passes.
+
+    The id is 0 if the pointer to the context is null.
+    """
     i = plan.instruction
     f = program.function
     field = "replica" if i.opcode == "replica-id" else "partition"
@@ -58,8 +61,9 @@ def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
 def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a collective.
 
-    At run time it is native code if the run's context has a participant record for it, through which the
-    devices find each other's arrays, else a host call.
+    Two versions are emitted, native code and a host call (into Python). At run time, the native code is
+    taken if the context, a struct that the caller passes, has a participant record for the collective.
+    Through these records the devices of a group find the addresses of each other's arrays.
     """
     i = plan.instruction
     f = program.function
@@ -92,8 +96,9 @@ class _CollectiveEmitter:
     Args:
         program: the program to emit into.
         i: the collective.
-        number: its index in the context's table of participant records.
-        participant: the address of the device's participant record.
+        number: its index in the table of participant records, which the caller of the program passes.
+        participant: the address of the device's participant record: the words in memory by which the other
+            devices of the group find its arrays.
     """
 
     def __init__(self, program: ProgramEmitter, i: HloInstruction, number: int, participant: Value) -> None:
@@ -135,7 +140,7 @@ class _CollectiveEmitter:
     def rendezvous(self, step: int) -> None:
         """Emit a wait for all participants: on arrival (1), between two kernels (2), or on departure (3).
 
-        The emitted code returns 1 from the program if the run has to end.
+        If the wait fails, the emitted code returns the status 1 from the program at once.
         """
         f, timer = self.program.function, self.program.timer
         number = f.constant(I64, self.number)
@@ -166,10 +171,12 @@ class _CollectiveEmitter:
 class _Table:
     """Emits a collective kernel's accesses to its own and the other devices' participant records.
 
+    A participant record has the addresses of a device's operands and results.
+
     Attributes:
         function: the kernel.
         position, count: this device's position in the replica group, and the number of devices in the group.
-        source: the position of the device whose operand a collective-permute brings here, or -1.
+        source: the position of the device whose operands a collective-permute copies to this one; -1 if none.
     """
 
     def __init__(self, f: Function, participant: Value, operands: int) -> None:
@@ -302,7 +309,7 @@ def _scattered(t: _Table, i: HloInstruction) -> None:
 
 
 def _gathered(t: _Table, i: HloInstruction) -> None:
-    """Emit the body of an all-gather: copy each participant's operand to its place in the result."""
+    """Emit the body of an all-gather: copy every participant's operands to their places in the results."""
     f, dimension = t.function, operation_of(i, AllGather).dimension
     for n, shape in _operand_leaves(i):
         outer, row = rows_of(shape, dimension)

@@ -27,9 +27,9 @@ _FOREIGN_FUNCTION: Final = "hloom_foreign"
 
 
 def _library_call(i: HloInstruction) -> LapackCall | None:
-    """Return the calls of LAPACK routines that a custom call makes; None for other custom calls.
+    """Return the LAPACK calls that compute a custom call; None if its target is no LAPACK routine.
 
-    Returns None for an invalid call too: the host raises its error if the call ever runs.
+    Returns None for an invalid call of LAPACK too: Python raises its error if the call ever runs.
     """
     try:
         return library_call(i, rows_first=True)
@@ -46,7 +46,7 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a custom call: kernels or library calls for LAPACK's routines, else a call of a C function.
 
-    Custom calls with arrays that a C function cannot use directly are host calls.
+    If a C function cannot use the arrays directly, a host call (into Python) is emitted.
     """
     i = plan.instruction
     call = _library_call(i)
@@ -93,7 +93,7 @@ def _is_plain(shape: Shape) -> bool:
 def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
     """Emit a call of the C function that is registered for a custom call's target when the program runs.
 
-    If none is registered then, the host is called.
+    If no function is registered then, the emitted code calls Python instead.
     """
     f = program.function
     number = len(program.host_calls)

@@ -26,15 +26,18 @@ UNROLLED: Final = 4
 
 
 def sorts_quickly(target: Target) -> bool:
-    """Return whether the target has AVX2, by which the partition moves selected lanes to a vector's front."""
+    """Return whether the target has AVX2, with which quicksort can partition vectors of integers.
+
+    AVX2 permutes a vector such that the lanes that a mask selects come first.
+    """
     return target.has("avx2")
 
 
 def quick_sort(module: Module, element: Type) -> str:
-    """Emit the function (area, other area, count, i1); return its name.
+    """Emit the function (area, other, count, elsewhere) that sorts unsigned integers; return its name.
 
-    It sorts ``count`` unsigned integers of type ``element``. The integers are in the other area if the i1 is
-    true, else in ``area``; the sorted ones are in ``area``.
+    ``area`` and ``other`` are buffers for ``count`` integers of type ``element``. The integers to sort are in
+    ``other`` if ``elsewhere`` is true, else in ``area``; the sorted ones are stored to ``area``.
     """
     name = f"quick_sort_{element}"
     if name not in module.functions:
@@ -57,11 +60,11 @@ class QuickSort:
         self.vector = element.vector(self.lanes)
 
     def emit(self) -> str:
-        """Emit the recursive function (area, other area, count, i1, low, high, levels); return its name.
+        """Emit the recursive function (area, other, count, elsewhere, low, high, levels); return its name.
 
-        It partitions the integers, calls itself for those below the pivot, and loops for the others. All
-        integers lie in [low, high]. ``levels`` is the number of partitions that may still take their pivots
-        from samples.
+        It sorts like the function of `quick_sort`: it partitions the integers, calls itself for those below
+        the pivot, and loops for the others. All integers lie in [low, high]. ``levels`` is the number of
+        partitions that may still take their pivots from samples; further ones halve the range [low, high].
         """
         name, element = f"quick_sort_range_{self.element}", self.element
         blocks, equal, partition = self.blocks(), self.equal(), self.partition()
@@ -91,9 +94,9 @@ class QuickSort:
         return name
 
     def samples(self, f: Function, source: Value, count: Value) -> tuple[Value, Value, Value]:
-        """Emit the load of one integer per lane, at equal distances in ``source``.
+        """Emit the load of samples of ``count`` integers at equal distances, one for each lane of a vector.
 
-        Returns the least, the median and the greatest of these samples.
+        Returns the least, the median and the greatest sample; ``source`` is the address of the integers.
         """
         lanes = self.lanes
         step = count.logical_shift_right(lanes.bit_length() - 1)
@@ -103,11 +106,11 @@ class QuickSort:
         return ordered.extract(0), ordered.extract(lanes // 2), ordered.extract(lanes - 1)
 
     def partition(self) -> str:
-        """Emit the function (source, area, other area, count, pivot); return its name.
+        """Emit the function (source, area, other, count, pivot) that partitions integers; return its name.
 
-        It partitions the ``count`` integers of the source: it writes the integers below the pivot to ``area``
-        and the others to the other area, and returns the number of those below. The source may be one of the
-        areas: no store reaches integers that are still to be loaded.
+        It writes those of the ``count`` integers in ``source`` that are below the pivot to ``area``, and the
+        rest to ``other``; it returns the number of those below. The source may be one of the two targets: no
+        store reaches integers that are still to be loaded.
         """
         name = f"partition_{self.element}"
         if name in self.module.functions:
@@ -147,7 +150,7 @@ class QuickSort:
         return numbers.compare("ult", count.cast("trunc", I32).splat(self.lanes))
 
     def marked(self, f: Function, mask: Value) -> Value:
-        """Emit the number of lanes that are true in ``mask``, as an i64."""
+        """Emit the i64 number of lanes that are true in ``mask``."""
         bits = mask.bitcast(make_type(f"i{self.lanes}"))
         return f.intrinsic("ctpop", bits.cast("zext", I32)).cast("zext", I64)
 
@@ -190,9 +193,10 @@ class QuickSort:
         return name
 
     def blocks(self) -> str:
-        """Emit the function (source, area, count) that sorts at most `BLOCK` vectors; return its name.
+        """Emit the function (source, area, count) that sorts at most `BLOCK` vectors of integers.
 
-        It calls the smallest sorting network that holds ``count`` integers.
+        It calls the smallest sorting network that holds ``count`` integers of ``source``, and stores the
+        sorted ones to ``area``. Returns the function's name.
         """
         name = f"quick_sort_blocks_{self.element}"
         functions = [self.block(1 << n) for n in range(BLOCK.bit_length())]
@@ -207,7 +211,8 @@ class QuickSort:
     def block(self, vectors: int) -> str:
         """Emit the function (source, area, count) that sorts integers by a network of ``vectors`` vectors.
 
-        ``count`` is more than half of the network's size. Returns the function's name.
+        ``count``, the number of integers, is more than half of what the vectors hold. The sorted integers are
+        stored to ``area``. Returns the function's name.
         """
         name = f"quick_sort_block_{self.element}_{vectors}"
         f = self.module.function(name, [PTR, PTR, I64])

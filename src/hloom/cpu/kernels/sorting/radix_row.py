@@ -24,7 +24,7 @@ AREAS: Final = 2
 
 
 def table_bytes() -> int:
-    """Return the bytes of the digit histograms of all chunks."""
+    """Return the size in bytes of one digit's histograms for all chunks into which a row is divided."""
     return CHUNKS * BINS * 4
 
 
@@ -42,9 +42,9 @@ class RadixRow(SharedRow):
 
     @staticmethod
     def workspace_bytes(plan: KeySort, n: int) -> int:
-        """Return the bytes of scratch memory for a row of ``n`` elements.
+        """Return the bytes of scratch memory that the sort of a row of ``n`` elements needs.
 
-        They hold a flag for each chunk, the histograms, and `AREAS` buffers of records.
+        They hold a flag and a histogram for each chunk, and `AREAS` buffers for the records of the row.
         """
         return flags_bytes(CHUNKS) + table_bytes() + AREAS * area_bytes(plan, n)
 
@@ -63,9 +63,9 @@ class RadixRow(SharedRow):
         self.restore()
 
     def digit(self, f: Function, area: Value, index: Value, low: int, width: int) -> tuple[Value, Value]:
-        """Emit the load of the integer at ``index`` of ``area``, and its digit: bits [low, low + width).
+        """Emit the load of the integer at ``index`` of ``area``, and the extraction of a digit from it.
 
-        Returns (integer, digit as an i64).
+        The digit is bits [low, low + ``width``) of the integer. Returns (integer, digit as an i64).
         """
         kind = self.record.type
         integer = f.load(kind, f.offset(area, index, kind))
@@ -106,7 +106,7 @@ class RadixRow(SharedRow):
         self.call([source, target, counts], body, self.chunks, 4 * self.n)
 
     def write(self, area: int) -> None:
-        """Emit a kernel that stores the results from the sorted records in area number ``area``."""
+        """Emit a kernel that stores the sort's results from the sorted records in buffer number ``area``."""
 
         def body(f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
             source = self.area(f, f.parameters[len(self.pointers) - 1], area)

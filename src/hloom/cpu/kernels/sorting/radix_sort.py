@@ -55,11 +55,12 @@ class SortRecord:
 
 
 def radix_sort(module: Module, record: SortRecord, count: int) -> str:
-    """Emit the function that radix-sorts records of a format between two areas of memory; return its name.
+    """Emit the function that radix-sorts records of the format ``record``; return its name.
 
-    The function takes (integers, other integers, indices, other indices, count) and returns an i1 that is
-    true if the sorted records are in the other arrays. The pointers of indices are null unless
-    ``record.beside``. The argument ``count`` determines the width of the digits.
+    The function takes (integers, other integers, indices, other indices, count): the records are in the first
+    and third array, and are moved between these and the others. It returns an i1 that is true if the sorted
+    records are in the others. The pointers of indices are null unless ``record.beside``. The number of
+    records for which the function is emitted, ``count``, determines the width of the digits.
     """
     digits = record.digits(count)
     name = f"radix_sort_{record.bits}_{record.key_bits}_{record.low}_{int(record.beside)}_{digits[0][1]}"
@@ -107,7 +108,7 @@ class _Sort:
         return (moved & ((1 << width) - 1)).cast("zext", I64)
 
     def bin(self, number: int, digit: Value | int) -> Value:
-        """Emit the address of the histogram entry of value ``digit`` of digit ``number``."""
+        """Emit the address of the count of records whose digit ``number`` has the value ``digit``."""
         start = self.f.offset(self.counts, number * self.bins, I32)
         return self.f.offset(start, digit, I32)
 

@@ -155,7 +155,7 @@ def slots(i: HloInstruction) -> int:
 
 
 def area_bytes(plan: KeySort, n: int) -> int:
-    """Return the bytes of one buffer for the records of a row of ``n`` elements."""
+    """Return the size in bytes of a buffer that holds the records of one row of ``n`` elements."""
     return -(-n * plan.record.bytes // 64) * 64 + 64
 
 
@@ -286,9 +286,9 @@ class RowByKeys:
         return (*self.others[: self.dimension], place, *self.others[self.dimension + 1 :])
 
     def each(self, e: Elements, body: Callable[[Index], None]) -> None:
-        """Emit a loop over the elements of the row from ``low`` to ``high``, by vectors if ``e`` has lanes.
+        """Emit a loop over positions in the row, by vectors if ``e`` has lanes.
 
-        ``body(place)`` emits an iteration.
+        They are [``self.low``, ``self.high``), by default the whole row. ``body(place)`` emits an iteration.
         """
         variable = Variable(self.n, "s")
         loop_nest(
@@ -354,9 +354,10 @@ class RowByKeys:
         self.each(self.out, body)
 
     def store_again(self) -> None:
-        """Emit code that stores the elements of shared keys again, in the order of the operand's row.
+        """Emit code that overwrites those results whose bits could not be recovered from their keys.
 
-        A key is shared if elements with different bits have it, such as zeros of both signs.
+        They have keys that elements with different bits share, such as zeros of both signs. The elements of
+        each shared key are copied from the operand's row, in its order.
         """
         key, f = self.plan.groups[0][0], self.f
         e = Elements(f, 0, self.e.views)

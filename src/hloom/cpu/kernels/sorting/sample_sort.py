@@ -40,7 +40,7 @@ def bucket_count(n: int) -> int:
 
 
 def table_bytes(n: int) -> int:
-    """Return the bytes of the tables for a row of ``n`` elements.
+    """Return the size in bytes of the tables with which a row of ``n`` elements is divided into buckets.
 
     They are the samples, with space to sort them, and the bounds of each bucket's piece in every chunk.
     """
@@ -61,16 +61,17 @@ class SampleSort(SharedRow):
 
     @staticmethod
     def workspace_bytes(plan: KeySort, n: int) -> int:
-        """Return the bytes of scratch memory for a row of ``n`` elements.
+        """Return the bytes of scratch memory that the sort of a row of ``n`` elements needs.
 
-        They hold a flag for each chunk, the tables of `table_bytes`, and `AREAS` buffers of records.
+        They hold a flag for each chunk, the tables (`table_bytes`), and `AREAS` buffers for the records of
+        the row.
         """
         return flags_bytes(chunk_count(n)) + table_bytes(n) + AREAS * area_bytes(plan, n)
 
     def emit(self) -> None:
         """Emit all kernels: draw samples, divide the chunks, sort the buckets.
 
-        At last, elements that share a key are stored again (`restore`).
+        At last, results that could not be recovered from their keys are overwritten (`restore`).
         """
         self.call(self.pointers, self.sample, 1, self.buckets * SAMPLES)
         self.call(self.pointers, self.divide_chunk, self.chunks, 8 * self.n)
@@ -156,10 +157,11 @@ class SampleSort(SharedRow):
 def _divide(module: Module, kind: Type) -> str:
     """Emit the recursive function that divides integers into buckets; return its name.
 
-    Its parameters are (area, other area, count, i1, samples, buckets, bounds, begin). The integers are in the
-    other area if the i1 is true, else in ``area``; the buckets follow each other in ``area``. The splitters
-    are taken from the sorted samples. The function stores the start of each bucket to ``bounds``; the first
-    is ``begin``.
+    Its parameters are (area, other, count, elsewhere, samples, buckets, bounds, begin). The ``count``
+    integers are in ``other`` if ``elsewhere`` is true, else in ``area``; the function moves them to ``area``,
+    one bucket after the other. The integers that separate buckets are taken from the sorted ``samples``. The
+    function stores the start of each bucket to ``bounds``: ``begin`` for the first, and for another ``begin``
+    plus the number of integers before it.
     """
     name = f"divide_{kind}"
     if name in module.functions:

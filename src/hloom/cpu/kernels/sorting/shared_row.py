@@ -19,7 +19,7 @@ Piece: TypeAlias = Callable[[Function, Module, Value, Value, Value], None]
 
 
 def chunk_length(n: int, chunks: int) -> int:
-    """Return the length of all chunks but the last of ``n`` elements in at most ``chunks`` chunks.
+    """Return the length of each chunk but the last if ``n`` elements are divided into at most ``chunks``.
 
     It is a multiple of 64 elements, so that chunks consist of whole cache lines.
     """
@@ -27,10 +27,10 @@ def chunk_length(n: int, chunks: int) -> int:
 
 
 class SharedRow:
-    """Base class that emits kernels over the chunks of one long row.
+    """Base class of emitters that sort one long row in chunks, which threads share.
 
-    Scratch memory begins with a flag for each chunk and ``tables`` bytes of the subclass, followed by areas,
-    each with room for the records of the whole row.
+    Scratch memory begins with a flag for each chunk and ``tables`` bytes for tables of the subclass. Areas
+    follow, buffers that have room for the records of the whole row.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SharedRow:
         self.program.call(self.i, self.program.shared(emit), parameters)
 
     def row(self, function: Function, module: Module, low: Value, high: Value) -> RowByKeys:
-        """Return an emitter for the elements [low, high) of the row in ``function``."""
+        """Return an emitter of code in ``function`` that processes the elements [low, high) of the row."""
         row = RowByKeys(module, function, self.i, self.plan)
         row.others = row.row_indices(function.constant(I64, 0))
         row.low, row.high = low, high
@@ -89,8 +89,8 @@ class SharedRow:
     def fill_chunk(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
         """Emit the body of a kernel that stores the keys or records of chunk ``number`` to the first area.
 
-        For keys without indices it also stores the chunk's flag: whether some element differs from the one
-        that its key gives.
+        For keys without indices it also stores the chunk's flag: whether it has an element whose bits cannot
+        be recovered from its key.
         """
         space = f.parameters[len(self.pointers) - 1]
         row = self.row(f, module, low, high)
@@ -101,10 +101,11 @@ class SharedRow:
             row.fill(self.plan.groups[0], self.area(f, space, 0))
 
     def restore(self) -> None:
-        """Emit code that stores the elements of shared keys again, in the order of the row.
+        """Emit code that overwrites those results whose bits could not be recovered from their keys.
 
-        A key is shared if elements with different bits have it, such as zeros of both signs. The code runs
-        only if a chunk has set its flag.
+        They have keys that elements with different bits share, such as zeros of both signs. The elements of
+        each shared key are copied from the operand in its order. The code runs only if the flag of a chunk
+        is set.
         """
         if not self.plan.alone:
             return

@@ -49,7 +49,7 @@ def lanes_of(element: Type) -> int:
 
 
 def block_size(element: Type) -> int:
-    """Return the number of integers of type ``element`` that are sorted in registers at once."""
+    """Return the largest number of integers of type ``element`` that are sorted in vector registers."""
     return BLOCK * lanes_of(element)
 
 
@@ -68,9 +68,9 @@ def _stored(function: Function, vectors: Sequence[Value], pointer: Value) -> Non
 def _ordered(a: Value, b: Value) -> tuple[Value, Value]:
     """Emit the lane-wise minimum and maximum of two vectors of unsigned integers; return (minimum, maximum).
 
-    The maximum is ``a ^ b ^ minimum``: in vectors of 64 bytes, Intel's processors have only one unit that
-    computes minima and maxima, those of 64 bits in two operations, but two units for the exclusive or. Blocks
-    take 0.8 of the time.
+    The maximum is computed as ``a ^ b ^ minimum``. For vectors of 64 bytes, Intel's processors have two units
+    for the exclusive or, but only one for minima and maxima, which takes two operations for 64-bit lanes. The
+    sort of a block in registers thus takes 0.8 of the time.
     """
     smaller = a.function.intrinsic("umin", a, b)
     return smaller, a ^ b ^ smaller
@@ -151,9 +151,10 @@ def _comparators(count: int) -> list[tuple[int, int]]:
 
 
 def _fold_lanes(vectors: list[Value], width: int) -> None:
-    """Emit compare-exchanges of two adjacent runs from both ends, the first step of their merge.
+    """Emit compare-exchanges between adjacent sorted runs, the first step of their merge.
 
-    A run consists of ``width`` lanes of all vectors. Updates the list ``vectors``.
+    Each run is ``width`` adjacent lanes of all vectors. The first element of a run is compared with the last
+    one of the next run, the second with the last but one, and so on. Updates the list ``vectors``.
     """
     lanes = range(vectors[0].type.lanes)
     opposite, low = [n ^ (2 * width - 1) for n in lanes], [not n & width for n in lanes]
@@ -210,9 +211,10 @@ class _Network:
         return self.f.offset(self.pointer, index, self.element)
 
     def fold(self, run: Value) -> None:
-        """Emit the first step of merges of adjacent runs: compare-exchanges of elements from both ends.
+        """Emit compare-exchanges between adjacent sorted runs in memory, the first step of their merge.
 
-        ``run`` is the number of integers in a run.
+        ``run`` is the number of integers in a run. The first integer of a run is compared with the last one
+        of the next run, the second with the last but one, and so on.
         """
         f, wide = self.f, self.element.vector(self.lanes)
         backwards = list(range(self.lanes))[::-1]

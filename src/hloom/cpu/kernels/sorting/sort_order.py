@@ -130,7 +130,7 @@ def value_of(stored: Value, kind: ElementType) -> Value:
 
 
 def sort_keys(comparator: HloComputation) -> list[SortKey] | None:
-    """Return the keys of a lexicographic comparator, most significant first; None if it has another form."""
+    """Return the keys of a lexicographic comparator, most significant first; None for another."""
     return _Recognition(comparator).keys(comparator.root)
 
 
@@ -141,9 +141,9 @@ class _Recognition:
         self.comparator = comparator
 
     def keys(self, root: HloInstruction) -> list[SortKey] | None:
-        """Return the keys by which the expression ``root`` compares; None if it has another form.
+        """Return the keys that the expression ``root`` compares, most significant first.
 
-        It compares one key, or one key whose ties are broken by further keys.
+        It must compare one key, or one key whose ties are broken by further keys; None for all others.
         """
         single = self.comparison(root)
         if single is not None:
@@ -187,7 +187,7 @@ class _Recognition:
     def key(self, root: HloInstruction) -> HloComputation:
         """Return a computation of the expression ``root`` with one parameter for each operand of the sort.
 
-        The comparator has two parameters for each operand; ``root`` reads one of each two.
+        The comparator has a pair of parameters for each operand, of which ``root`` reads one at most.
         """
         computation = HloComputation("key")
         parameters = self.comparator.parameters
@@ -209,9 +209,9 @@ class _Recognition:
 
 
 def _alternatives(root: HloInstruction) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
-    """Return the readings of ``root`` as ``first or (equal and rest)`` or ``rest if equal else first``.
+    """Return the ways to read ``root`` as ``first or (equal and rest)`` or as ``rest if equal else first``.
 
-    Each is a triple (first, equal, rest).
+    Each is a triple of instructions (first, equal, rest); there are several since ``or`` and ``and`` commute.
     """
     alternatives: list[tuple[HloInstruction, HloInstruction, HloInstruction]] = []
     if root.opcode == "or":

@@ -107,7 +107,7 @@ class _Row:
         return (~key if self.largest else key).cast("zext", I32)
 
     def row_index(self, e: Elements) -> Index:
-        """Return the number of the current row as an index of views that ``e`` accesses."""
+        """Return the number of the current row, a runtime value, as an `Index` for accesses by ``e``."""
         return e.opaque(self.row, self.rows)
 
     def fill(self, count: int) -> None:
@@ -143,9 +143,9 @@ class _Row:
         return last.logical_shift_right(32).cast("trunc", I32)
 
     def search(self) -> None:
-        """Emit the search of the row's elements that follow those which first filled the buffer.
+        """Emit a search of all elements of the row after those with which the buffer was first filled.
 
-        Elements that beat the k-th best become candidates in the buffer; at the end the buffer is sorted.
+        Elements that beat the k-th best so far are appended to the buffer; at the end the buffer is sorted.
         """
         f = self.f
         e = Elements(f, LANES, {})
@@ -173,8 +173,9 @@ class _Row:
     def take(self, bits: Value, start: Value, bound: Value, filled: Value) -> None:
         """Emit a loop that appends the elements marked in ``bits`` to the buffer, and sorts it when full.
 
-        Bit n marks element ``start + n``. ``bound`` and ``filled`` are the addresses of the integer that
-        candidates must be below, and of the number of records.
+        Bit n marks element ``start + n``. ``bound`` is the address of the integer that candidates must be
+        below, ``filled`` that of the number of records in the buffer. A sort updates both: it keeps the
+        first k records.
         """
         f = self.f
         scalar = Elements(f, 0, {})
