@@ -47,7 +47,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """True if every element of the compared array is within its bound, and every unequal one has one."""
+        """True if all elements of the compared array are within their bounds, finite ones if unequal."""
         return self.wrong == 0 and self.unjudged == 0
 
 

@@ -96,7 +96,7 @@ def _sources(
 
 
 def _callers(module: HloModule) -> dict[HloComputation | None, list[HloInstruction]]:
-    """Return, for each computation that calls, fusions or while loops run, the list of these instructions."""
+    """Return, for each called computation, the list of the calls, fusions and while loops that run it."""
     callers: dict[HloComputation | None, list[HloInstruction]] = {}
     for i in module.instructions():
         if isinstance(i.operation, Call | Fusion | While):

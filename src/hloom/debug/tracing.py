@@ -108,12 +108,12 @@ class Trace(Displayed):
 
     @property
     def first_nan(self) -> Event | None:
-        """The first event whose value has a NaN and is no constant or copy of one; None without any."""
+        """The first event whose value has a NaN and is not a constant or its copy; None if there is none."""
         return next((e for e in self.events if e.has_nan), None)
 
     @property
     def first_infinity(self) -> Event | None:
-        """The first event whose value has an infinity and is no constant or copy of one; None without any."""
+        """The first event whose value has an infinity and is not a constant or its copy; None if none is."""
         return next((e for e in self.events if e.has_infinity), None)
 
 

@@ -346,8 +346,8 @@ def compiler_identity() -> str:
 def identity_of(*packages: str) -> str:
     """Return a digest of the sizes and modification times of the source files of ``packages`` of hloom.
 
-    It is for packages that `compiler_identity` leaves out since few compilations use them: the cache keys of
-    those programs contain this digest too.
+    It is for packages that `compiler_identity` leaves out since the compiler does not import them. If another
+    caller uses them in a compilation, it adds this digest to the cache key of the program.
     """
     return _digest([line for package in packages for line in _sources(f"{_PACKAGE}/{package}")])
 

@@ -63,7 +63,7 @@ class PartStream:
     def _add(self, module: Module, names: list[str], *, last: bool = False, level: int | None = None) -> None:
         """Queue the functions ``names`` of a module as one part.
 
-        ``last`` and ``level`` are those of `CodeQueue.add`; with a level, LLVM does not optimize IR either.
+        ``last`` and ``level`` are passed to `CodeQueue.add`; with a level, LLVM does not optimize the IR.
         """
         check_intrinsics(module, self._queue.target)
         selected = set(names)

@@ -23,7 +23,7 @@ class ProgramFacts:
         temp_bytes: size of the arena, the memory of all temporaries.
         argument_bytes, result_bytes: sizes of the leaves of arguments and results, in order.
         work: rough number of elementary operations of a run.
-        is_bounded: the work of every loop is known; otherwise a run may take any time.
+        is_bounded: whether the work of every loop is known; if not, a run may take any time.
         host_calls: (name of its computation, name of the instruction) for each instruction at which native
             code calls Python.
         text: the optimized module if there are such instructions, else ""; see

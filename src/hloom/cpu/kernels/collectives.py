@@ -231,10 +231,10 @@ def _bytes(shape: Shape) -> int:
 
 
 def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Value, size: Value) -> None:
-    """Emit the reduction of ``size`` elements from ``begin`` on of an operand across all participants.
+    """Emit the reduction, across all participants, of ``size`` elements of operand ``number``.
 
-    The values of the participants are combined in the order of their positions; the result is stored to
-    ``target``. ``number`` is the number of the operand.
+    The elements begin at index ``begin``. The values of the participants are combined in the order of their
+    positions in the group; the results are stored to ``target``.
     """
     f, shape = t.function, i.operands[number].shape
     (to_apply,) = i.called_computations

@@ -75,7 +75,7 @@ class KeySort:
 def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
     """Return the plan to sort ``i`` by keys; None if it is to be merge-sorted by its comparator.
 
-    That is so if no keys are recognized in the comparator, and for short rows with wide keys.
+    The latter is so if no keys are recognized in the comparator, and for short rows with wide keys.
     """
     n = length(i)
     keys = sort_keys(i.called_computations[0]) if 2 <= n < 2**31 else None
@@ -102,7 +102,7 @@ def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
 def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Method:
     """Return the algorithm for rows of ``n`` records, each a single integer.
 
-    ``alone``: keys are sorted without indices.
+    ``alone`` is true if keys are sorted without indices.
     """
     if not sorts_quickly(target):
         return "network" if n <= NETWORK else "digits"
@@ -115,7 +115,7 @@ def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Metho
 def _few_bits(n: int, target: Target, *, alone: bool) -> int:
     """Return the key width in bits up to which radix sort beats quicksort on rows of ``n`` elements.
 
-    Returns 0 if it never does. ``alone``: keys are sorted without indices.
+    Returns 0 if it never does. ``alone`` is true if keys are sorted without indices.
     """
     if n >= SHARED:
         return 0 if alone else 8
@@ -125,9 +125,9 @@ def _few_bits(n: int, target: Target, *, alone: bool) -> int:
 
 
 def _sorts_alone(i: HloInstruction, keys: Sequence[SortKey]) -> bool:
-    """Return whether ``i`` can be sorted by its keys without indices.
+    """Return whether sort ``i`` can be done by sorting only the keys, without the indices of their elements.
 
-    It has a single operand then, whose elements can be recovered from their keys, except for few values such
+    It must have a single operand, whose elements can be recovered from the keys, except for few values such
     as NaN.
     """
     kind = i.operands[0].shape.element_type

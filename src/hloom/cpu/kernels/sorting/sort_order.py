@@ -32,8 +32,8 @@ class SortKey:
     Attributes:
         computation: computes the key from the elements of all operands.
         element_type: type of the key.
-        total: floats compare in the total order.
-        descending: greater keys come first.
+        total: whether floats compare in the total order.
+        descending: whether greater keys come first.
     """
 
     computation: HloComputation
@@ -85,7 +85,7 @@ class SortKey:
 def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
     """Emit an unsigned integer whose order is that of ``value``, a register value of type ``kind``.
 
-    ``total``: floats are in the total order; otherwise zeros of both signs are equal, and all NaNs are.
+    If ``total``, floats are in the total order; else zeros of both signs are equal, and so are all NaNs.
     """
     if not kind.is_floating:
         bits = value.cast("zext", I8) if kind is et.PRED else value
@@ -130,7 +130,10 @@ def value_of(stored: Value, kind: ElementType) -> Value:
 
 
 def sort_keys(comparator: HloComputation) -> list[SortKey] | None:
-    """Return the keys of a lexicographic comparator, most significant first; None for another."""
+    """Return the keys of a lexicographic comparator, most significant first.
+
+    Returns None for any other comparator.
+    """
     return _Recognition(comparator).keys(comparator.root)
 
 
