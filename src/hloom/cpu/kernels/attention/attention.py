@@ -30,7 +30,10 @@ from hloom.shape.element_type import ElementType
 
 @KERNELS.register(ATTENTION, workspace=lambda i, target: _workspace(i, target))
 def emit_attention(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit an attention fusion: pack keys and values once, then compute it by blocks of query rows."""
+    """Emit the kernel calls of an attention fusion: pack keys and values if needed, then compute all blocks.
+
+    A block is a range of query rows in one batch.
+    """
     i, module, f = plan.instruction, program.module, program.function
     attention = _attention(i)
     products = plan_products(attention, module.target)
@@ -61,7 +64,10 @@ def _attention(i: HloInstruction) -> Attention:
 
 
 def _row_inputs(attention: Attention) -> list[HloInstruction]:
-    """Return the arrays, other than the scores, that the operations from scores to attention weights read."""
+    """Return the arrays besides the scores that the operations from scores to attention weights read.
+
+    One of them may be a mask.
+    """
     return [p for p in attention.parts.inputs if p is not attention.scores]
 
 
@@ -70,9 +76,10 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 
 
 class _Blocks:
-    """Emits the kernel of an attention fusion, over blocks of query rows of all batches.
+    """Emits the kernel of an attention fusion: a loop over blocks of query rows, in all batches.
 
-    Its parameters are (queries, keys, values, other inputs ..., result, begin, end).
+    The kernel's parameters are (queries, keys, values, other inputs ..., result, begin, end). Keys and values
+    are in packed panels if a kernel packed them before; [begin, end) is the range of blocks to compute.
     """
 
     def __init__(
@@ -96,7 +103,7 @@ class _Blocks:
         self.scratch = f.allocate(I8, self.first.height * self.row_bytes)
 
     def emit(self) -> LoopKernel:
-        """Emit the whole kernel, the loop over the blocks of rows of all batches; return its description."""
+        """Emit the kernel, a loop over the blocks of query rows in all batches; return its `LoopKernel`."""
         f, gemm = self.f, self.first.gemm
         blocks = self.first.row_tasks
         with f.loop(self.begin, self.end) as loop:
@@ -109,7 +116,10 @@ class _Blocks:
         return LoopKernel(self.name, gemm.batches * blocks, 1, work, note)
 
     def block(self, batch: Value, row: Value) -> None:
-        """Emit one block of query rows: scores, attention weights stored over them, weights times values."""
+        """Emit the computation of the block of query rows that begins at ``row``, in batch number ``batch``.
+
+        It computes scores, stores attention weights over them, and multiplies the weights by the values.
+        """
         f, attention = self.f, self.attention
         self.base = f.offset(self.scratch, row * -self.row_bytes)
         zero = f.constant(I64, 0)
@@ -125,7 +135,11 @@ class _Blocks:
         self.sums.task(batch, row, (zero, zero, f.constant(I64, gemm.n)), self.base, values)
 
     def factor(self, product: TileProduct, batch: Value, pointer: Value) -> Value:
-        """Emit the address of a product's second operand, the keys or values of a batch, or of its panels."""
+        """Emit the address of the second operand of ``product`` (the keys or the values) in batch ``batch``.
+
+        ``pointer`` is its address in the first batch. If a kernel packed the operand before, both are
+        addresses of packed panels; if each block packs it, the packing is emitted, too.
+        """
         f, plan, gemm = self.f, product.plan, product.plan.gemm
         if plan.pack_b != "group":
             return product.b_matrix(pointer, batch)
@@ -135,7 +149,11 @@ class _Blocks:
         return f.offset(pointer, number * (plan.panels * plan.panel_bytes))
 
     def weigh(self, batch: Value, row: Value) -> None:
-        """Emit the operations from scores to attention weights, such as a softmax, for a block of rows."""
+        """Emit the operations, such as a softmax, from scores to attention weights, row by row of a block.
+
+        The block begins at query row ``row`` of batch ``batch``; the weights replace the scores in scratch
+        memory.
+        """
         f, attention = self.f, self.attention
         rows, gemm = attention.rows, self.first.gemm
         for variable in attention.variables:
@@ -151,14 +169,20 @@ class _Blocks:
             emitter.row([attention.weights], [weights])
 
     def rows_of(self, i: HloInstruction) -> View:
-        """Return the view of a block in scratch memory as the array ``i``: scores or attention weights."""
+        """Return a view of the block's scratch memory as array ``i``: the scores or the attention weights.
+
+        It is indexed like the whole array, but only the rows of the current block exist.
+        """
         kind = i.shape.element_type
         strides = [0] * i.shape.rank
         strides[self.attention.row], strides[-1] = self.row_bytes // storage_bytes(kind), 1
         return View(self.base, kind, (UNKNOWN_EXTENT,), tuple(strides))
 
     def keep(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-        """Emit the epilogue of the first product: store a vector of scores into the block's scratch area."""
+        """Emit the epilogue of the product Q Kᵀ: store ``value``, a vector of scores, to scratch memory.
+
+        ``row`` and ``column`` are the place of the vector in the matrix of scores.
+        """
         view = self.rows_of(self.attention.scores)
         block = View(
             view.pointer,
@@ -169,5 +193,8 @@ class _Blocks:
         e.store(block, (row, column), rounded(value, self.first.gemm, view.element_type))
 
     def store(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-        """Emit the epilogue of the second product: store a vector of its sums into the result."""
+        """Emit the epilogue of the product of weights and V: store the vector ``value`` to the result.
+
+        ``row`` and ``column`` are the place of the vector in the product.
+        """
         e.store(self.target, (row, column), rounded(value, self.second.gemm, self.kind))

@@ -54,16 +54,18 @@ class Attention:
     """An attention fusion: scores Q Kᵀ, weights computed from each row of scores, and the weights times V.
 
     Attributes:
-        scores: the first dot's result, reshaped or transposed to the dimensions of the weights.
-        weights: the left operand of the second dot, which contracts their last dimension.
-        parts: the row operations from the scores to the weights, such as a softmax.
-        rows: the plan of the row operations.
+        scores: the result of the dot Q Kᵀ, after the reshapes and transposes to the dimensions of the
+            weights.
+        weights: the attention weights; their last dimension, that of the keys, is contracted with V.
+        parts: the operations from the scores to the weights, such as a softmax.
+        rows: the plan by which these operations are computed row by row.
         variables: the index of a row: a variable for each dimension of the weights but the last.
-        row: the dimension of the weights that is divided into blocks.
-        batch: the other dimensions of the weights but the last, without those of size 1.
-        products: the products Q Kᵀ and weights times V, of one row dimension and the batch dimensions.
+        row: the dimension of the weights that is divided into blocks of rows.
+        batch: the dimensions of the weights besides ``row`` and the last, without those of size 1.
+        products: Q Kᵀ and weights times V as matrix products: ``row`` gives their rows, ``batch`` their
+            batches.
         arrays: the arrays that hold queries, keys and values.
-        result: the strides of the fusion's result, in batches, rows and columns.
+        result: the strides of the fusion's result as a batched matrix.
     """
 
     scores: HloInstruction
@@ -79,7 +81,7 @@ class Attention:
 
 
 def attention_of(fusion: HloInstruction) -> Attention | None:
-    """Return the description of an attention fusion; None if no kernel computes it by blocks of rows."""
+    """Return the arrays, operations and products of an attention fusion; None if it has no kernel."""
     parts = kernel_parts(fusion)
     dots = [m for m in parts.members if isinstance(m.operation, Dot)]
     if len(dots) != 2 or len(parts.roots) != 1:
@@ -99,7 +101,7 @@ def attention_of(fusion: HloInstruction) -> Attention | None:
 
 
 class _Description:
-    """Describes an attention fusion: strides of its arrays along the dimensions of the attention weights."""
+    """Builds the `Attention` of a fusion: relates strides of its arrays to dimensions of the weights."""
 
     def __init__(
         self, first: HloInstruction, second: HloInstruction, scores: HloInstruction, weights: HloInstruction
@@ -108,7 +110,11 @@ class _Description:
         self.sizes, self.last = weights.shape.dimensions, weights.shape.rank - 1
 
     def attention(self, parts: KernelParts) -> Attention | None:
-        """Return the description; None if an array has no strides, or if keys or values differ by row."""
+        """Return the `Attention` of the fusion that ``parts`` describe; None if the kernel cannot compute it.
+
+        For example, all arrays must have strides, and keys and values must be the same for all rows of a
+        block.
+        """
         first, second = self.first, self.second
         views = [read_through(o) for o in (*first.operands, *second.operands)]
         placed, stored = written_through(first, self.scores), written_through(second, parts.roots[0])
@@ -144,10 +150,10 @@ class _Description:
         return Attention(self.scores, self.weights, *rows, row, batch, products[:2], arrays, products[2])
 
     def dimensions(self, view: Strided, dimensions: Sequence[int]) -> dict[int, int] | None:
-        """Return the dimension of the attention weights for each dimension of a view of them.
+        """Return a map from the dimensions of a view of the attention weights to those of the weights.
 
-        Dimensions of size 1 are left out. Returns None if the view is no transpose of the weights.
-        ``dimensions`` are the sizes of the view.
+        Dimensions of size 1 are left out. ``view`` has the strides of the view in the weights, ``dimensions``
+        its sizes. Return None if it is no transpose of the weights.
         """
         places = {stride: p for p, stride in enumerate(row_major_strides(self.sizes)) if self.sizes[p] != 1}
         mapped = {d: places.get(view.strides[d], -1) for d, size in enumerate(dimensions) if size != 1}
@@ -157,10 +163,11 @@ class _Description:
     def products(
         self, row: int, batch: tuple[int, ...], views: Sequence[Strided], axes: Sequence[Axes]
     ) -> tuple[Gemm, Gemm, Matrix] | None:
-        """Return (Q Kᵀ, weights times V, strides of the result); None if they have no such form.
+        """Return Q Kᵀ and weights times V as matrix products, and the strides of the result as a matrix.
 
-        ``views`` are the strides of (queries, keys, values, result) by their own dimensions, ``axes`` those
-        by the dimensions of the weights; ``row`` and ``batch`` are dimensions of the weights.
+        Return None if they cannot be expressed so. ``row`` and ``batch`` are the dimensions of the weights
+        that become rows and batches. ``views`` has the strides of (queries, keys, values, result) along their
+        own dimensions, ``axes`` their strides along the dimensions of the weights.
         """
         queries, keys, values, stored = views
         of_queries, of_keys, of_values, of_result = axes
@@ -217,10 +224,10 @@ class _Description:
 def row_operations(
     parts: KernelParts, scores: Sequence[HloInstruction], weights: Sequence[HloInstruction]
 ) -> RowOperations | None:
-    """Return the operations from ``scores`` to attention weights; None if no row kernel computes them.
+    """Return the operations from ``scores`` to ``weights``, their plan and row index; None if unsupported.
 
-    None if a dot is among them, if no reduction is, if a reduced array has other dimensions than the weights,
-    or if scores are read at another index than that of the weight.
+    Unsupported are: a dot among the operations; no reduction among them; a reduction of an array with other
+    dimensions than the weights; reads of scores at another index than that of the computed element.
     """
     members: dict[HloInstruction, None] = {}
     inputs: dict[HloInstruction, None] = dict.fromkeys(scores)
@@ -248,24 +255,29 @@ def row_operations(
 
 
 def _axes(dot: HloInstruction, side: int, view: Strided, dimensions: Mapping[int, int]) -> Axes:
-    """Return the strides of operand number ``side`` of a dot, by the dimensions of the attention weights.
+    """Return the strides of a dot's operand by the dimensions of the attention weights; absent: not indexed.
 
+    ``side`` is the number of the operand, and ``view`` has its strides along its own dimensions.
     ``dimensions`` maps dimensions of the dot's result to those of the weights.
     """
     return {dimensions[r]: view.strides[d] for d, r in results_of(dot, side).items() if r in dimensions}
 
 
 def row_bytes(scores: HloInstruction) -> int:
-    """Return the bytes from one row of scores to the next in scratch memory.
+    """Return the distance in bytes between neighbouring rows of scores in scratch memory.
 
-    Rows are padded: at multiples of a large power of two they would share few cache sets.
+    Rows are padded: rows that are a large power of two apart would compete for the same few cache sets.
     """
     size = scores.shape.dimensions[-1] * storage_bytes(scores.shape.element_type)
     return -(-size // 64) * 64 + 64
 
 
 def has_attention_kernel(fusion: HloInstruction) -> bool:
-    """Return whether the attention kernel computes a fusion of two dots, by blocks that fit on the stack."""
+    """Return whether the attention kernel can compute a fusion of two dots.
+
+    The weights, which are stored over the scores, must not be wider than these; and `LEAST_BLOCK` rows of
+    scores must fit into a block on the stack.
+    """
     attention = attention_of(fusion)
     if attention is None:
         return False
@@ -276,9 +288,10 @@ def has_attention_kernel(fusion: HloInstruction) -> bool:
 
 
 def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TilePlan]:
-    """Return the plans of both products (Q Kᵀ and weights times V), for blocks of the same query rows.
+    """Return the plans of Q Kᵀ and of weights times V; a task of either has the same block of query rows.
 
-    A block of all rows packs its keys and values itself; several blocks share what is packed before them.
+    If a block has all rows, it packs the keys and values that need packing; else they are packed before all
+    blocks.
     """
     plans = [plan_tiles(gemm, target, plain_result=False) for gemm in attention.products]
     step = math.lcm(*(plan.rows for plan in plans))
@@ -293,9 +306,10 @@ def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TileP
 
 
 def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
-    """Return the plan of a product with tasks of ``height`` rows and all columns.
+    """Return ``plan`` with tasks that compute ``height`` rows and all columns.
 
-    ``single``: such a task has all rows, so that it may pack the second operand itself.
+    ``single``: a task has all rows, so that it may pack the second operand itself. Otherwise an operand that
+    needs packing is packed before all tasks.
     """
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     packs_here = single and plan.pack_b != "block"
@@ -304,7 +318,7 @@ def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
 
 
 def packed(plan: TilePlan) -> TilePlan:
-    """Return the plan by which the second operand of a product is packed, once for batches that share it."""
+    """Return the plan for packing a product's second operand, without the batches that share its elements."""
     gemm = plan.gemm
     real = [n for n, stride in enumerate(gemm.b.batch) if stride]
     a, b = (Matrix(tuple(m.batch[n] for n in real), m.row, m.column, m.offset) for m in (gemm.a, gemm.b))

@@ -34,7 +34,7 @@ ROW_WORK: Final = 16
 
 @KERNELS.register(ATTENTION_GRADIENT, workspace=lambda i, target: _workspace(i, target))
 def emit_gradient(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit an attention gradient fusion: pack operands once, then compute it by blocks of query rows."""
+    """Emit the kernel calls of an attention gradient: pack operands, if needed, then compute all batches."""
     i, module, f = plan.instruction, program.module, program.function
     gradient, blocks = _planned(i, module.target)
 
@@ -65,16 +65,19 @@ def _planned(i: HloInstruction, target: Target) -> tuple[Gradient, BlockPlan]:
 
 
 def _factors(gradient: Gradient, blocks: BlockPlan) -> list[tuple[TilePlan, HloInstruction]]:
-    """Return, for each product, its plan and the array of its second operand.
+    """Return (plan, array of the second operand) for each matrix product of an attention gradient.
 
-    Products of scores come first, then products of the attention weights.
+    Products that compute scores come first, then products of the attention weights and other arrays.
     """
     sources = [s.sources[1] for s in gradient.scores] + [s.source for s in gradient.sums]
     return list(zip((*blocks.scores, *blocks.sums), sources, strict=True))
 
 
 def _row_inputs(gradient: Gradient) -> list[HloInstruction]:
-    """Return the arrays, other than the scores, that the operations from scores to attention weights read."""
+    """Return the arrays besides the scores that the operations from scores to attention weights read.
+
+    One of them may be a mask.
+    """
     arrays = [s.array for s in gradient.scores]
     return [p for p in gradient.parts.inputs if p not in arrays]
 
@@ -84,10 +87,10 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 
 
 class _Blocks:
-    """Emits the kernel of an attention gradient, over the batches; each is computed by blocks of query rows.
+    """Emits the kernel of an attention gradient: a loop over batches, and blocks of query rows in each.
 
-    Its parameters are (first operands of the products of scores ..., second operands of all products ...,
-    other inputs ..., results ..., begin, end).
+    Its parameters are (first operands of the products that compute scores ..., second operands of all
+    products ..., other inputs ..., results ..., begin, end). [begin, end) is the range of batches to compute.
     """
 
     def __init__(self, module: Module, name: str, gradient: Gradient, blocks: BlockPlan) -> None:
@@ -114,7 +117,7 @@ class _Blocks:
         ]
 
     def emit(self) -> LoopKernel:
-        """Emit the whole kernel, the loop over the batches; return its description."""
+        """Emit the kernel, a loop over the batches; return its `LoopKernel`."""
         f, gemm = self.f, self.gradient.scores[0].product
         with f.loop(self.begin, self.end) as loop:
             self.batch(loop.index)
@@ -126,7 +129,7 @@ class _Blocks:
         return LoopKernel(self.name, gemm.batches, 1, work, note)
 
     def batch(self, batch: Value) -> None:
-        """Emit all blocks of query rows of a batch, in order."""
+        """Emit the computation of batch number ``batch``, one block of query rows after the other."""
         f, gradient, gemm = self.f, self.gradient, self.gradient.scores[0].product
         for variable in gradient.variables:
             variable.value = f.constant(I64, 0)
@@ -148,7 +151,10 @@ class _Blocks:
             self.block(batch, loop.index)
 
     def right_factor(self, number: int, batch: Value) -> Value:
-        """Emit the address of the second operand of product ``number`` in a batch, or of its panels."""
+        """Emit the address of the second operand of product ``number`` in batch ``batch``.
+
+        If a kernel packed the operand before, it is the address of its packed panels.
+        """
         f, plan, gemm = self.f, self.products[number].plan, self.gemms[number]
         if plan.pack_b != "group":
             return batch_base(f, gemm, gemm.b, batch, self.factors[number], gemm.b_type)
@@ -158,20 +164,26 @@ class _Blocks:
         return f.offset(self.factors[number], place * (plan.panels * plan.panel_bytes))
 
     def target(self, number: int, batch: Value) -> View:
-        """Return the view of result ``number`` in a batch, a matrix."""
+        """Return result ``number`` of the fusion in batch ``batch`` as a view with (row, column) indices."""
         sums = self.gradient.sums[number]
         base = batch_base(self.f, sums.product, sums.result, batch, self.results[number], sums.kind)
         return View(base, sums.kind, (UNKNOWN_EXTENT,), (sums.result.row, 1))
 
     def clear(self, sums: Sums, target: View) -> None:
-        """Emit the store of zeros into a result, to which each block of query rows adds its part."""
+        """Emit the zeroing of ``target``, the result of the product ``sums``, before blocks add to it.
+
+        Each block of query rows adds its contribution.
+        """
         f, size = self.f, storage_bytes(sums.kind)
         with f.loop(0, sums.product.m) as loop:
             row = f.offset(target.pointer, loop.index * (sums.result.row * size))
             fill_bytes(row, f.constant(I8, 0), sums.product.n * size)
 
     def block(self, batch: Value, row: Value) -> None:
-        """Emit one block of query rows: scores, weights stored over the scores, products of the weights."""
+        """Emit the computation of the block of query rows that begins at ``row``, in batch number ``batch``.
+
+        It computes scores, stores attention weights over them, and multiplies the weights by other arrays.
+        """
         f, gradient, count = self.f, self.gradient, len(self.gradient.scores)
         self.row = row
         end = f.intrinsic("smin", row + self.plan.height, f.constant(I64, gradient.scores[0].product.m))
@@ -196,10 +208,11 @@ class _Blocks:
     def copied(
         self, base: Value, key: tuple[HloInstruction, Matrix, int], kind: ElementType, row: Value, end: Value
     ) -> Value:
-        """Emit the copy of an operand's rows [row, end) to scratch memory, in the accumulator type.
+        """Emit the copy of an operand's rows [row, end) to scratch memory, converted to the accumulator type.
 
-        Returns its address; its rows are contiguous. ``key`` is (array, strides, columns): an operand of
-        several products is copied once.
+        Return the address of the copy, whose rows are contiguous. ``base`` is the address of the operand's
+        row 0, and ``kind`` its type. ``key`` is (array, strides, columns): a block copies an operand of
+        several products once.
         """
         if key in self.copies:
             return self.copies[key]
@@ -229,11 +242,17 @@ class _Blocks:
         return zero, zero, self.f.constant(I64, self.products[number].plan.gemm.n)
 
     def weights(self, number: int) -> Value:
-        """Return the scratch address of a block's attention weights number ``number``, or of its scores."""
+        """Return the address of scratch area ``number`` of a block.
+
+        It holds the scores with this number, and later the weights with this number.
+        """
         return self.f.offset(self.scratch, number * self.area)
 
     def weigh(self, row: Value, end: Value) -> None:
-        """Emit the operations from scores to attention weights, for the rows [row, end) of a block."""
+        """Emit the operations, such as a softmax, from scores to attention weights, for the rows [row, end).
+
+        The weights replace the scores in scratch memory.
+        """
         gradient = self.gradient
         scores = {s.array: self.rows_of(s.array, n) for n, s in enumerate(gradient.scores)}
         weights = [self.rows_of(w, n) for n, w in enumerate(gradient.weights)]
@@ -244,9 +263,9 @@ class _Blocks:
             emitter.row(gradient.weights, weights)
 
     def rows_of(self, i: HloInstruction, number: int) -> View:
-        """Return the view of a block's scratch area ``number`` as array ``i``, scores or attention weights.
+        """Return a view of scratch area ``number`` of a block as array ``i``, which holds scores or weights.
 
-        Its indices are those of all rows, not of the block's.
+        It is indexed like the whole array, but only the rows of the current block exist.
         """
         kind, gradient = self.gradient.kind, self.gradient
         strides = [0] * i.shape.rank
@@ -257,7 +276,7 @@ class _Blocks:
     # -- epilogues
 
     def keep(self, number: int) -> Epilogue:
-        """Return the epilogue that stores scores ``number`` into scratch memory, rounded to their type."""
+        """Return the epilogue of product ``number``: it rounds scores to their type and stores them."""
         scores = self.gradient.scores[number]
         view = self.rows_of(scores.array, number)
         strides = (self.gradient.row_bytes // storage_bytes(self.gradient.kind), 1)
@@ -269,7 +288,11 @@ class _Blocks:
         return epilogue
 
     def store(self, number: int) -> Epilogue:
-        """Return the epilogue that stores result ``number``, or adds a block's contribution to it."""
+        """Return the epilogue that stores a vector of result ``number``.
+
+        If the product sums over query rows, and there are several blocks of these, it adds to the stored
+        sums.
+        """
         sums, target = self.gradient.sums[number], self.targets[number]
 
         def epilogue(e: Elements, _: Index, row: Index, column: Index, value: Element) -> None:
@@ -281,7 +304,7 @@ class _Blocks:
 
 
 def _divided(values: Sequence[Value], counts: Sequence[int]) -> list[list[Value]]:
-    """Divide a sequence into consecutive groups of ``counts`` values."""
+    """Return consecutive slices of ``values``, whose lengths are ``counts``."""
     groups: list[list[Value]] = []
     for count in counts:
         first = sum(map(len, groups))

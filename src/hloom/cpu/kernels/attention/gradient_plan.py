@@ -43,12 +43,12 @@ FEWEST_COLUMNS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A product of an attention gradient with an element for each query and key: Q Kᵀ, or dO Vᵀ.
+    """A matrix product in an attention gradient with an element for each query and key: Q Kᵀ, or dO Vᵀ.
 
     Attributes:
-        array: its result, reshaped or transposed to the dimensions of the attention weights.
-        product: the matrix product of a batch: rows are queries, columns are keys.
-        sources: the arrays of both operands.
+        array: the product's result, after the reshapes and transposes to the dimensions of the weights.
+        product: the sizes and strides of the batched product; rows are queries, columns are keys.
+        sources: the arrays that hold the two operands.
     """
 
     array: HloInstruction
@@ -58,15 +58,17 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A product of the attention weights (or of gradients of the scores), which is a result of the fusion.
+    """A product of attention weights, or of gradients of the scores, that gives a result of the fusion.
 
     Attributes:
-        weights: the number of the weights in `Gradient.weights`, the first operand.
-        over_rows: the product contracts the queries, and its rows are the keys; else it contracts the keys.
-        product: the matrix product of a batch; the weights' strides depend on the kernel's blocks.
-        source: the array of the second operand.
-        result: the strides of the result.
-        kind: the type of the result.
+        weights: the index in `Gradient.weights` of the first operand.
+        over_rows: true: it sums over queries, and has a row for each key; false: it sums over keys, and has a
+            row for each query.
+        product: the sizes and strides of the batched product; `plan_blocks` sets the strides of the first
+            operand.
+        source: the array that holds the second operand.
+        result: the strides of the result as a batched matrix.
+        kind: the element type of the result.
     """
 
     weights: int
@@ -79,17 +81,17 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """An attention gradient fusion: products of scores, row operations, and products of the weights.
+    """An attention gradient fusion: products that give scores, operations on rows, and products of weights.
 
-    *Weights* are all arrays with an element for each query and key that the row operations compute from the
-    scores: attention weights, and gradients of the scores.
+    *Scores* have an element for each query and key, such as Q Kᵀ. *Weights* are the arrays that the
+    operations on rows compute from all scores: attention weights, and gradients of the scores.
 
     Attributes:
-        scores: the products that the row operations read.
-        weights: the weights, in the accumulator type of the products.
-        sums: the products of the weights, one for each result.
-        parts: the row operations from the scores to the weights.
-        rows: the plan of the row operations.
+        scores: the products that give scores.
+        weights: the weights, which the kernel keeps in the accumulator type of the products.
+        sums: the products of weights and other arrays, one for each result of the fusion.
+        parts: the operations from the scores to the weights.
+        rows: the plan by which these operations are computed row by row.
         variables: the index of a row: a variable for each dimension of the weights but the last.
         row: the dimension of the weights that is divided into blocks, that of the queries.
         batch: the dimensions of the weights before that of the queries.
@@ -106,30 +108,30 @@ class Gradient:
 
     @property
     def kind(self) -> ElementType:
-        """Return the accumulator type of the products, in which a block's scores and weights are stored."""
+        """Return the accumulator type of the matrix products; scores and weights are also stored in it."""
         return self.scores[0].product.kind
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes from one row of scores to the next in scratch memory.
+        """Return the distance in bytes between neighbouring rows of scores in scratch memory.
 
-        Rows are padded: at multiples of a large power of two they would share few cache sets.
+        Rows are padded: rows that are a large power of two apart would compete for the same few cache sets.
         """
         return -(-self.scores[0].product.n * storage_bytes(self.kind) // 64) * 64 + 64
 
     @property
     def areas(self) -> int:
-        """Return the number of scratch areas of a block, each for scores, and weights stored over them."""
+        """Return the number of scratch areas of a block; area n holds scores n, later weights n."""
         return max(len(self.scores), len(self.weights))
 
     @property
     def fitting(self) -> int:
-        """Return the number of query rows whose scores fit into a block of `BLOCK_BYTES`."""
+        """Return how many query rows a block may have so that its scratch areas fit into `BLOCK_BYTES`."""
         return BLOCK_BYTES // (self.areas * self.row_bytes)
 
 
 def gradient_of(fusion: HloInstruction) -> Gradient | None:
-    """Return the description of an attention gradient fusion; None if no kernel computes it by blocks."""
+    """Return the operations and products of an attention gradient fusion; None if it has no kernel."""
     parts = kernel_parts(fusion)
     reductions = [m for m in parts.members if m.opcode == "reduce"]
     shapes = {r.operands[0].shape.dimensions for r in reductions}
@@ -140,13 +142,16 @@ def gradient_of(fusion: HloInstruction) -> Gradient | None:
 
 
 def has_gradient_kernel(fusion: HloInstruction) -> bool:
-    """Return whether the kernel for attention gradients computes a fusion, by blocks of query rows."""
+    """Return whether the kernel for attention gradients can compute a fusion.
+
+    At least `LEAST_BLOCK` query rows must fit into a block of `BLOCK_BYTES`.
+    """
     gradient = gradient_of(fusion)
     return gradient is not None and gradient.fitting >= LEAST_BLOCK
 
 
 class _Description:
-    """Describes a gradient fusion: strides of its arrays along the dimensions of the attention weights."""
+    """Builds the `Gradient` of a fusion: relates strides of its arrays to dimensions of the weights."""
 
     def __init__(self, parts: KernelParts, sizes: tuple[int, ...], reductions: list[HloInstruction]) -> None:
         self.parts, self.sizes, self.reductions = parts, sizes, reductions
@@ -154,7 +159,11 @@ class _Description:
         self.row = self.last - 1
 
     def gradient(self) -> Gradient | None:
-        """Return the description; None if an array has no strides, or if products have other forms."""
+        """Return the `Gradient` of the fusion; None if the kernel cannot compute it.
+
+        For example, all arrays must have strides, and the first operand of each product that gives a result
+        must be computed with the dimensions of the weights.
+        """
         results = [_source(root) for root in self.parts.roots]
         weights = tuple(dict.fromkeys(dot.operands[0] for dot in results if isinstance(dot.operation, Dot)))
         if len(weights) == 0 or any(w.shape.dimensions != self.sizes for w in weights):
@@ -175,7 +184,11 @@ class _Description:
         return Gradient(tuple(known_scores), weights, tuple(known_sums), *rows, self.row, batch)
 
     def scores(self, dot: HloInstruction) -> Scores | None:
-        """Return the description of a product of scores; None if an operand has no strides."""
+        """Return the product ``dot``, which gives scores, with its strides; None if unsupported.
+
+        All arrays must have strides along the dimensions of the weights, and the first operand contiguous
+        rows.
+        """
         array = dot
         while len(array.users) == 1 and is_view(user := next(iter(array.users))):
             array = user
@@ -213,9 +226,10 @@ class _Description:
     def sums(
         self, dot: HloInstruction, root: HloInstruction, weights: Sequence[HloInstruction]
     ) -> Sums | None:
-        """Return the description of a product of the attention weights; None if an operand has no strides.
+        """Return the product ``dot`` of ``weights`` and another array, with its strides; None if unsupported.
 
-        ``root`` is the result of the fusion that derives from ``dot``.
+        ``root`` is the result of the fusion that reshapes or transposes ``dot``. Rows of the array and of the
+        result must be contiguous.
         """
         operation = operation_of(dot, Dot)
         values, stored = read_through(dot.operands[1]), written_through(dot, root)
@@ -259,7 +273,7 @@ class _Description:
         return Gemm(self.sizes[: self.row], *sizes, a, b, kind, a_type, b_type, ((), (), ()))
 
     def along(self, strides: Mapping[int, int]) -> tuple[int, ...]:
-        """Return the strides along the batch dimensions, 0 where ``strides`` has none."""
+        """Return the stride along each batch dimension of the weights; 0 for those that ``strides`` lacks."""
         return tuple(strides.get(p, 0) for p in range(self.row))
 
 
@@ -271,11 +285,12 @@ def _source(i: HloInstruction) -> HloInstruction:
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """The plans of all products of an attention gradient, for blocks of the same query rows.
+    """The plans of all matrix products of an attention gradient, for blocks of the same query rows.
 
     Attributes:
         height: rows of a block.
-        scores, sums: the plan of each product of scores, and of each product of the weights.
+        scores: the plan of each product that gives scores.
+        sums: the plan of each product of weights and another array.
     """
 
     height: int
@@ -284,7 +299,7 @@ class BlockPlan:
 
 
 def plan_blocks(gradient: Gradient, target: Target) -> BlockPlan:
-    """Return the plans of all products; operands that need packing are packed before the first block."""
+    """Return the plans of all matrix products; operands that need packing are packed before all batches."""
     distance = gradient.row_bytes // storage_bytes(gradient.kind)
     scores = [plan_tiles(_of_copies(s.product), target, plain_result=False) for s in gradient.scores]
     rows = gradient.scores[0].product.m
@@ -308,9 +323,10 @@ def plan_blocks(gradient: Gradient, target: Target) -> BlockPlan:
 
 
 def _of_copies(gemm: Gemm) -> Gemm:
-    """Return a product whose first operand is copied, so that its rows are contiguous.
+    """Return ``gemm`` with the strides and the type of a contiguous copy as its first operand.
 
-    Rows far apart would displace each other from the cache.
+    The kernel makes this copy for each block of rows, as rows far apart would displace each other from the
+    cache.
     """
     return replace(gemm, a=_contiguous(gemm.a, gemm.k), a_type=gemm.kind)
 
@@ -320,7 +336,7 @@ def _contiguous(matrix: Matrix, columns: int) -> Matrix:
 
 
 def _of_blocks(plan: TilePlan, height: int) -> TilePlan:
-    """Return the plan of a product with tasks of ``height`` rows and all columns."""
+    """Return ``plan`` with tasks that compute ``height`` rows and all columns."""
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     pack_b = "group" if plan.pack_b else ""
     return replace(plan, height=height, width=width, group=width, pack_b=pack_b)

@@ -25,10 +25,11 @@ from hloom.plan.space import Space, split_space
 
 
 def emit_column_reduction(module: Module, name: str, parts: KernelParts, root: HloInstruction) -> LoopKernel:
-    """Emit the kernel (inputs..., result, begin, end) that reduces ``[..., rows, columns]`` over the rows.
+    """Emit a kernel that reduces an array ``[..., rows, columns]``, of few columns, over its rows.
 
-    Lanes are neighbouring rows, with an accumulator for each of the few columns. ``root`` is the reduction;
-    the kernel's loop runs over the outermost dimension of the result.
+    Its parameters are (inputs ..., result, begin, end). ``root`` is the reduction. Lanes are neighbouring
+    rows, and each column has a vector of accumulators. The kernel's loop runs over the result's outermost
+    dimension.
     """
     inputs = parts.inputs
     operand, initial = root.operands
@@ -62,7 +63,7 @@ def emit_column_reduction(module: Module, name: str, parts: KernelParts, root: H
 
 
 class _Columns:
-    """Emits the loop over the reduced rows, a vector of rows at a time, with an accumulator per column."""
+    """Emits the reduction over rows, a vector of rows at a time, with accumulators for each column."""
 
     def __init__(
         self, vectors: Elements, root: HloInstruction, sources: Sequence[Indices], lane: Variable
@@ -76,7 +77,7 @@ class _Columns:
         self.start = self.function.constant(register_type(kind).vector(vectors.lanes), neutral)
 
     def run(self) -> list[Element]:
-        """Emit the loop and the final reduction across lanes; return a scalar for each column."""
+        """Emit the loop over rows and the reduction across lanes; return a scalar for each column."""
         f, lanes, lane = self.function, self.vectors.lanes, self.lane
         lane.is_lane = True
         end = lane.trips // lanes * lanes
@@ -95,7 +96,10 @@ class _Columns:
         return [self.across(total) for total in sums]
 
     def added(self, sums: Sequence[Value]) -> list[Value]:
-        """Emit the combination of a vector of rows with each column's accumulator; return the new ones."""
+        """Emit the combination of a vector of rows with ``sums``, an accumulator for each column.
+
+        Return the new accumulators.
+        """
         added: list[Value] = []
         for total, source in zip(sums, self.sources, strict=True):
             term = spread(self.vectors, self.vectors.element(self.operand, source))
@@ -105,7 +109,7 @@ class _Columns:
         return added
 
     def across(self, total: Value) -> Element:
-        """Emit the reduction across the lanes of an accumulator, by halves."""
+        """Emit the reduction of the lanes of an accumulator to a scalar, halving the vector in each step."""
         lanes = self.vectors.lanes
         while lanes > 1:
             lanes //= 2

@@ -31,10 +31,11 @@ class ReductionEmitter:
     """Emits the reduction of one result element (or of one element of each result of a variadic reduction).
 
     Args:
-        scalars, vectors: emit elements one by one, and a vector at a time.
+        scalars: emits single elements.
+        vectors: emits vectors of elements.
         root: the reduction.
         kept: the index of the result element.
-        reduced: loops over the reduced dimensions.
+        reduced: the loops over the reduced dimensions.
     """
 
     def __init__(
@@ -48,17 +49,17 @@ class ReductionEmitter:
         self.types = [o.shape.element_type for o in self.operands]
 
     def operand_elements(self, e: Elements) -> list[Element]:
-        """Emit the elements of the reduced operands at the current values of the loop variables."""
+        """Emit an element (or vector) of each reduced operand, at the current loop variables."""
         return [spread(e, e.element(o, self.source)) for o in self.operands]
 
 
 class OrderedReduction(ReductionEmitter):
-    """Emits a reduction that combines the elements in their order, for combiners that do not commute."""
+    """Emits a reduction that combines elements in their order: the combiner is associative only."""
 
     def run(self, grouping: Grouping) -> list[Element]:
-        """Emit the reduction of all reduced dimensions; return the reduced values as scalars.
+        """Emit the reduction over all reduced dimensions; return one scalar for each result.
 
-        ``grouping`` tells whether NaN breaks the combiner's associativity.
+        ``grouping`` tells whether the combiner is associative also for NaN.
         """
         self.grouping = grouping
         initial = [self.scalars.element(i, ()) for i in self.initial]
@@ -66,7 +67,10 @@ class OrderedReduction(ReductionEmitter):
         return self.combiner.lower(self._rows(list(self.reduced.variables), start), self.types)
 
     def _rows(self, variables: list[Variable], start: list[Element]) -> list[Element]:
-        """Emit the loops over ``variables``, which carry the accumulators; return the final accumulators."""
+        """Emit the loops over ``variables``, outermost first; return the final accumulators.
+
+        ``start`` are the initial accumulators, which all loops carry.
+        """
         first, *inner = variables
         if not inner:
             return self._row(first, start)
@@ -82,7 +86,10 @@ class OrderedReduction(ReductionEmitter):
             yield
 
     def _row(self, lane: Variable, start: list[Element]) -> list[Element]:
-        """Emit the innermost loop: blocks of several vectors, then of one vector, then single elements."""
+        """Emit the reduction of a row, given accumulators ``start``; return the final accumulators.
+
+        It takes blocks of `VECTORS` vectors, then single vectors, then single elements.
+        """
         lanes, done = self.vectors.lanes, 0
         for vectors in (VECTORS, 1):
             size = vectors * lanes
@@ -110,7 +117,11 @@ class OrderedReduction(ReductionEmitter):
         return self.combiner.lift(self.operand_elements(e), self.types)
 
     def _block(self, lane: Variable, base: Value, vectors: int, start: list[Element]) -> list[Element]:
-        """Emit the reduction of ``vectors`` vectors of a row, from ``base``; return the new accumulators."""
+        """Emit the reduction of ``vectors`` vectors from index ``base`` of a row.
+
+        ``start`` has the accumulators before; return the new ones. If the combiner is not associative for
+        NaN, and an element is NaN, the elements are combined one by one.
+        """
         lanes = self.vectors.lanes
         parts: list[list[Element]] = []
         for number in range(vectors):
@@ -127,9 +138,10 @@ class OrderedReduction(ReductionEmitter):
         return self._one_by_one(lane, base, end, sums)
 
     def _tree(self, parts: list[list[Element]]) -> list[Element]:
-        """Emit the reduction of vectors to one scalar, neighbouring elements first, so that order is kept.
+        """Emit the reduction of all lanes of ``parts`` to scalars, combining neighbours to keep the order.
 
-        ``parts`` has, for each vector, an element of every operand. Returns a scalar for every operand.
+        ``parts`` has, for each of some consecutive vectors, a vector of every operand. Return a scalar for
+        every operand.
         """
         lanes = self.vectors.lanes
         while len(parts) > 1 or lanes > 1:
@@ -151,7 +163,10 @@ class OrderedReduction(ReductionEmitter):
         return [lane_zero(x) for x in parts[0]]
 
     def _unordered(self, parts: list[list[Element]]) -> Value | None:
-        """Emit the condition that an element of some vectors is NaN; None if associativity holds for NaN."""
+        """Emit the condition that any element of the vectors ``parts`` is NaN.
+
+        Return None if the combiner is associative for NaN, too, so that no test is needed.
+        """
         if self.grouping is not Grouping.ASSOCIATIVE_WITHOUT_NAN:
             return None
         unordered: Value | None = None
@@ -168,7 +183,11 @@ class OrderedReduction(ReductionEmitter):
 
 
 def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: int) -> list[Element]:
-    """Emit the shuffle of every second lane, from ``first`` on, of two concatenated vectors or of one."""
+    """Emit, for each operand, every second lane of its vectors ``low`` and ``high``, concatenated.
+
+    ``first`` is 0 for even lanes, 1 for odd lanes; the results have ``lanes`` lanes. ``high`` is None if only
+    lanes of ``low`` are chosen.
+    """
     places = [first + 2 * n for n in range(lanes)]
 
     def taken(a: Value, b: Value | None) -> Value:
@@ -187,7 +206,7 @@ def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: 
 
 
 def lane_zero(element: Element) -> Element:
-    """Emit the extraction of the first lane of a vector, or of both parts of a complex one."""
+    """Emit the extraction of the first lane as a scalar; of a complex vector, a pair (real, imaginary)."""
     if isinstance(element, tuple):
         return element[0].extract(0), element[1].extract(0)
     return element.extract(0)

@@ -40,9 +40,9 @@ _NARROW_CHOICE: Final = 16
 
 
 def is_row_reduction(instruction: HloInstruction) -> bool:
-    """Return whether a reduction should have lanes along the reduced rows, not along the results.
+    """Return whether vector lanes should run along the reduced dimensions, not along the results.
 
-    A row is the run of reduced dimensions that are minor in the operand; it must be long enough.
+    This pays if the minor dimensions of the operand are reduced, and have enough elements.
     """
     operand = instruction.operands[0].shape
     if 0 in operand.dimensions:
@@ -62,7 +62,7 @@ def is_row_reduction(instruction: HloInstruction) -> bool:
 
 @KERNELS.register("reduce")
 def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a reduction: a kernel with lanes along the reduced dimensions, or a loop over the results."""
+    """Emit a reduction: a kernel with lanes along the reduced dimensions, or a loop over result elements."""
     root, targets = plan.hero, program.targets(plan.instruction)
     if is_column_reduction(root) and targets[0].count:
         kernel = program.shared(lambda name: emit_column_reduction(program.module, name, plan.parts, root))
@@ -82,10 +82,10 @@ def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
 def emit_row_reduction(
     module: Module, name: str, parts: KernelParts, root: HloInstruction, used: Container[int]
 ) -> LoopKernel:
-    """Emit the kernel of a reduction along rows: vectors of accumulators, reduced across lanes at the end.
+    """Emit a kernel that reduces rows of the operand with vector accumulators.
 
-    Its parameters are the pointers of the inputs, those of the results, and begin and end of the outermost
-    loop over results. ``root`` is the reduction; ``used`` has the numbers of its results that are used.
+    Its parameters are (inputs ..., results ..., begin, end), with the range of the outermost loop over result
+    elements. ``root`` is the reduction; ``used`` has the numbers of those of its results that are used.
     """
     inputs, members = parts.inputs, parts.members
     half = len(root.operands) // 2
@@ -135,9 +135,11 @@ def emit_row_reduction(
 
 
 def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> tuple[int, int]:
-    """Return (lanes of a vector, independent accumulator vectors) for a combiner that selects an argument.
+    """Return (lanes of a vector, number of accumulator vectors) for a combiner that selects an argument.
 
-    In long rows a vector fills one register: masks of longer ones are packed into bytes and unpacked again.
+    An example is argmax; ``trips`` is the length of a row. Long rows have several independent accumulators of
+    one register each: with vectors of several registers, LLVM would pack the comparison masks and unpack them
+    again.
     """
     lanes = target.vector_bytes // max(storage_bytes(r.element_type) for r in results)
     chains = min(registers(target) // 4 // len(results), trips // (4 * lanes))
@@ -145,9 +147,9 @@ def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> t
 
 
 def position_operand(root: HloInstruction) -> int | None:
-    """Return the number of an operand of a reduction that is an iota along the only reduced dimension.
+    """Return the number of the operand of a reduction that holds positions, such as that of an argmax.
 
-    Returns None if there is none.
+    It is an integer iota along the only reduced dimension. Return None if there is no such operand.
     """
     reduce = operation_of(root, Reduce)
     for number, operand in enumerate(root.operands[: len(root.operands) // 2]):
@@ -165,9 +167,10 @@ def position_operand(root: HloInstruction) -> int | None:
 def _planned(
     inputs: Sequence[HloInstruction], root: HloInstruction, kept_sizes: Sequence[int], sizes: Sequence[int]
 ) -> tuple[Space, Space]:
-    """Return (loops over the results, loops over the reduced dimensions), with merged dimensions.
+    """Return (loops over the results, loops over the reduced dimensions) of the reduction ``root``.
 
-    ``kept_sizes`` and ``sizes`` are those of the results and of the reduced dimensions.
+    Dimensions are merged where the strides of ``inputs`` allow. ``kept_sizes`` and ``sizes`` are the sizes of
+    the results and of the reduced dimensions.
     """
     outer, reduced = split_space(kept_sizes, []), split_space(sizes, [])
     accesses = Accesses(inputs)
@@ -185,8 +188,8 @@ class RowReduction(ReductionEmitter):
     """Emits a reduction with accumulators that are vectors along the reduced row.
 
     Attributes:
-        limits: the range of a row outside of which all elements are neutral for the combiner; None: all of
-            it.
+        limits: the part of a row that must be read, since elements outside of it are neutral for the
+            combiner; None for the whole row.
     """
 
     limits: RowLimits | None = None
@@ -197,11 +200,12 @@ class RowReduction(ReductionEmitter):
         chains: int = 1,
         observe: Callable[[Indices, list[Element]], None] = lambda source, values: None,
     ) -> list[Element]:
-        """Emit the reduction; return the reduced values as scalars.
+        """Emit the reduction; return one scalar for each result.
 
-        ``position`` is the number of an operand that counts along the row, for a combiner that returns one of
-        its arguments: the choices of the lanes, and of ``chains`` accumulator vectors, are then combined in
-        the order of their positions. ``observe`` is called with the index and the elements of every vector.
+        ``position`` is for a combiner that selects one of its arguments, such as argmax: the number of the
+        operand that counts along the row. It decides the order in which lanes, and ``chains`` accumulator
+        vectors, are combined. ``observe`` is called with the index and the elements of each vector that is
+        read.
         """
         self._position, self._observe = position, observe
         outer, lane = self.reduced.variables[:-1], self.reduced.variables[-1]
@@ -225,10 +229,10 @@ class RowReduction(ReductionEmitter):
         return self.combiner.lower(total, self.types)
 
     def _side_by_side(self, lane: Variable, chains: int) -> list[Element]:
-        """Emit a loop along a row with ``chains`` independent accumulators; return their combination.
+        """Emit the reduction of a row with ``chains`` independent accumulators; return their combination.
 
-        The first vectors of the row are the initial accumulators of a combiner without a neutral element. The
-        vectors after the last full iteration are combined at the end.
+        It is for combiners without a neutral element: the first vectors of the row are the initial
+        accumulators. The vectors after the last full iteration of the loop are combined at the end.
         """
         lane.is_lane = True
         lanes = self.vectors.lanes
@@ -259,10 +263,11 @@ class RowReduction(ReductionEmitter):
     def _row(
         self, lane: Variable, low: int, start: list[Element], blocks: Blocks | None = None
     ) -> list[Element]:
-        """Emit the combination of the vectors of a row from ``low`` on with the accumulators ``start``.
+        """Emit the combination of a row's vectors, from index ``low`` on, with the accumulators ``start``.
 
-        The last vector overlaps the one before it, and only its new lanes count; it is masked if the row is
-        shorter than a vector.
+        Return the new accumulators. If the lanes do not divide the row, the last vector overlaps the one
+        before it, and only its new lanes count; if the row is shorter than a vector, it is masked.
+        ``blocks``: how a long sum is divided into blocks, which reduces rounding errors; None if it is not.
         """
         lane.is_lane = True
         lanes = self.vectors.lanes
@@ -287,7 +292,10 @@ class RowReduction(ReductionEmitter):
         return sums
 
     def _vectors(self, low: int, end: int) -> tuple[Operand, Operand]:
-        """Emit the (begin, end) of the part of [low, end) that must be read: whole vectors in the limits."""
+        """Emit the (begin, end) of the part of [low, end) that must be read, by the `limits` of the row.
+
+        They are rounded to whole vectors, ``begin`` down and ``end`` up. Without limits, return (low, end).
+        """
         if self.limits is None:
             return low, end
         lanes, f = self.vectors.lanes, self.function
@@ -312,7 +320,10 @@ class RowReduction(ReductionEmitter):
         return values
 
     def _across(self, accumulators: list[Element]) -> list[Element]:
-        """Emit the reduction across the lanes of the accumulators, by halves; return scalars."""
+        """Emit the reduction across the lanes of each accumulator; return one scalar for each of them.
+
+        Each step combines the lower half of the lanes with the upper half.
+        """
         lanes = self.vectors.lanes
         while lanes > 1:
             half = lanes // 2
@@ -328,9 +339,10 @@ class RowReduction(ReductionEmitter):
     def _in_order(
         self, e: Elements, low: list[Element], high: list[Element]
     ) -> tuple[list[Element], list[Element]]:
-        """Emit the exchange of two choices in the lanes in which the second one has the smaller position.
+        """Emit the exchange of ``low`` and ``high`` in lanes in which ``high`` has the smaller position.
 
-        ``low`` and ``high`` each have an element for every operand. Returns both, ordered.
+        Both are candidates of a combiner that selects an argument, such as argmax: a vector for each operand,
+        one of which holds positions. Return (low, high), now in the order of positions.
         """
         assert self._position is not None
         first, second = low[self._position], high[self._position]

@@ -39,7 +39,7 @@ MOST_SCRATCH: Final = 1 << 16
 
 @KERNELS.register(ROW_FUSION)
 def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a row fusion (of kind kCustom): row reductions, and elementwise operations on the same rows."""
+    """Emit the kernel call of a row fusion: reductions along rows, and elementwise operations on them."""
     i = plan.instruction
     narrow = _narrow_rows(plan.parts)
 
@@ -54,7 +54,7 @@ def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _narrow_rows(parts: KernelParts) -> Rows | None:
-    """Return the loops with rows as lanes, if rows are too short to fill a vector; None otherwise."""
+    """Return loops in which each lane is a row, if rows are too short to fill a vector; None otherwise."""
     inputs, members = parts.inputs, parts.members
     shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
     if len(shapes) != 1:
@@ -81,8 +81,8 @@ class RowPlan:
         lane: the variable that counts along a row.
         members: the computed instructions.
         reductions: the reductions, in order; later ones may use earlier ones.
-        scratch: for each reduction, the arrays of whose row its loop keeps a copy, since they are costly to
-            compute and later loops read them.
+        scratch: for each reduction, the arrays of which its loop also stores the current row to scratch
+            memory: they are costly to compute, and later loops read them.
         accesses: the memory accesses of one row.
     """
 
@@ -111,7 +111,7 @@ def _planned(parts: KernelParts) -> RowPlan:
 def plan_rows(parts: KernelParts, reductions: list[HloInstruction], space: Space) -> RowPlan:
     """Return the plan of a row kernel for ``reductions`` along rows and what is computed from them.
 
-    ``space`` has the loops over the rows, and the indices of a row.
+    ``parts`` has all operations of the kernel, ``space`` the loops over the rows and the index of a row.
     """
     *rows, length = reductions[0].operands[0].shape.dimensions
     lane = Variable(length)
@@ -140,9 +140,9 @@ def plan_rows(parts: KernelParts, reductions: list[HloInstruction], space: Space
 def _shared(
     parts: KernelParts, reductions: Sequence[HloInstruction], is_row: Callable[[HloInstruction], bool]
 ) -> dict[HloInstruction, list[HloInstruction]]:
-    """Return, for each reduction, the costly arrays that its loop computes and later loops need.
+    """Return, for each reduction, the costly arrays that its loop computes and that later loops need, too.
 
-    ``is_row`` tells whether an array has an element for each element of the rows.
+    ``is_row`` returns whether an array has an element for each element of the rows.
     """
     members, known = set(parts.members), set(reductions)
     starts = [[r.operands[0]] for r in reductions] + [[r for r in parts.roots if is_row(r)]]
@@ -151,7 +151,7 @@ def _shared(
         return i in members and is_row(i) and i.operation.element_cost >= ElementCost.MODERATE
 
     def reached(starts: Iterable[HloInstruction], ends: Container[HloInstruction]) -> list[HloInstruction]:
-        """Return the costly arrays that ``starts`` are computed from, not searching behind ``ends``."""
+        """Return the costly arrays from which ``starts`` are computed; the search stops at ``ends``."""
         visited: dict[HloInstruction, None] = {}
         pending = list(starts)
         while pending:
@@ -177,7 +177,10 @@ def _row_accesses(
     space: Space,
     lane: Variable,
 ) -> Accesses:
-    """Return the memory accesses of a row kernel: of each reduction in order, then of the results."""
+    """Return the accesses to ``inputs`` of a row kernel: those of each reduction, then those of ``roots``.
+
+    ``space`` has the index of the row, ``lane`` counts along it.
+    """
     accesses = Accesses(inputs)
     for reduction in reductions:
         accesses.element(reduction.operands[0], (*space.indices, Index.of(lane)))
@@ -189,9 +192,9 @@ def _row_accesses(
 
 
 def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:
-    """Return the index at which a row's elements, or its single value, are stored in the result ``root``.
+    """Return where a row's elements, or its single value, are stored in the result ``root``, as an index.
 
-    ``kept`` is the index of the row, ``lane`` the variable along it.
+    ``kept`` is the index of the row, ``lane`` the variable that counts its ``length`` elements.
     """
     rank = root.shape.rank
     if rank == len(kept):
@@ -201,12 +204,15 @@ def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> 
 
 
 def is_whole_row(root: HloInstruction, rows: Sequence[int], length: int) -> bool:
-    """Return whether an instruction has an element for each element of the rows, not one per row."""
+    """Return whether an instruction has an element for each element of the rows, not one per row.
+
+    ``rows`` are the sizes of the dimensions that enumerate the rows, ``length`` is the elements of a row.
+    """
     return root.shape.element_count == math.prod(rows) * length
 
 
 def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
-    """Emit the kernel (inputs..., results..., begin, end) of a row fusion, over rows."""
+    """Emit the kernel (inputs ..., results ..., begin, end) of a row fusion, which loops over rows."""
     plan, inputs, roots = _planned(parts), parts.inputs, parts.roots
     function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, *roots)])
     lanes = row_lanes([*parts.members, *inputs], plan)
@@ -220,9 +226,10 @@ def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
 
 
 def row_lanes(instructions: Sequence[HloInstruction], plan: RowPlan) -> int:
-    """Return the number of lanes for vectors along the rows of ``plan``.
+    """Return the number of lanes for vectors along the rows of ``plan``, which compute ``instructions``.
 
-    A row shorter than a vector is a single masked vector if all reductions have a neutral element.
+    If a row is shorter than a vector, and all reductions have a neutral element, it becomes one masked
+    vector; else vectors are no longer than a row.
     """
     widest = vector_lanes(instructions, 1 << 20)
     if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
@@ -238,7 +245,8 @@ def _has_neutral(reduction: HloInstruction) -> bool:
 class RowEmitter:
     """Emits the code of one row: its reductions in order, then the results.
 
-    ``repeats``: the last vector of a row may overlap the one before it; false if results overwrite operands.
+    ``repeats``: in the loop that stores results, the last vector may overlap the one before it. False if
+    results overwrite operands, whose elements must not be read again.
     """
 
     def __init__(
@@ -256,7 +264,7 @@ class RowEmitter:
         self.kept = plan.space.indices
 
     def row(self, roots: Sequence[HloInstruction], targets: Sequence[View]) -> None:
-        """Emit the reductions of one row, then the stores of ``roots`` into ``targets``."""
+        """Emit the reductions of one row, then the stores of the row of ``roots`` to ``targets``."""
         with self.scalars.scope(), self.vectors.scope():
             for reduction in self.plan.reductions:
                 self.know_values_of_rows(reduction.operands)
@@ -274,14 +282,15 @@ class RowEmitter:
                 self.sweep(lambda: self.store(full_rows))
 
     def know(self, instruction: HloInstruction, value: Element) -> None:
-        """Record ``value`` as the row's element of an instruction that has one element for each row."""
+        """Record ``value`` as the current row's element of an array with one element for each row."""
         for elements in (self.scalars, self.vectors):
             elements.know(instruction, self.kept, value)
 
     def know_values_of_rows(self, roots: Sequence[HloInstruction]) -> None:
-        """Emit, ahead of a loop, what it reads of arrays with one element per row, such as a mean.
+        """Emit, before a loop along the row, the values it uses that are constant in the row, such as a mean.
 
-        ``roots`` are the values that the loop computes.
+        They are elements of arrays with one element for each row. ``roots`` are the instructions that the
+        loop computes.
         """
         visited: set[HloInstruction] = set()
         pending = list(roots)
@@ -296,7 +305,10 @@ class RowEmitter:
                 self.know(i, self.scalars.element(i, self.kept))
 
     def reduce(self, reduction: HloInstruction) -> list[Element]:
-        """Emit one reduction of the row, with copies of arrays that later loops read; return [its value]."""
+        """Emit one reduction of the row; return a list with its value, a scalar.
+
+        Its loop also stores the row of costly arrays to scratch memory, from which later loops read them.
+        """
         lane = self.plan.lane
         row = Space((lane,), (Index.of(lane),))
         emitter = RowReduction(self.scalars, self.vectors, reduction, self.kept, row)
@@ -311,19 +323,19 @@ class RowEmitter:
         return sums
 
     def aside(self, array: HloInstruction) -> View:
-        """Emit the allocation of scratch memory for one row of an array; return a view of it as the array."""
+        """Emit the allocation of scratch memory for a row of ``array``; return it as a view of the array."""
         kind = array.shape.element_type
         pointer = self.function.allocate(I8, storage_bytes(kind) * self.plan.length + 64)
         strides = (*(0 for _ in self.plan.rows), 1)
         return View(pointer, kind, array.shape.dimensions, strides)
 
     def sweep(self, body: Callable[[], None]) -> None:
-        """Emit a loop along the row that runs ``body`` for each vector."""
+        """Emit a loop along the row in which ``body`` emits the code for each vector."""
         loop_nest(self.vectors, [self.plan.lane], body, repeats=self.repeats)
         self.plan.lane.is_lane = False
 
     def store(self, whole: Sequence[tuple[HloInstruction, View]]) -> None:
-        """Emit the stores of a vector of each result, given (result, view of its memory)."""
+        """Emit the stores of the current vector of each result; ``whole`` has (result, its memory)."""
         indices = (*self.kept, Index.of(self.plan.lane))
         values = [self.vectors.element(root, indices) for root, _ in whole]
         for (_, target), value in zip(whole, values, strict=True):

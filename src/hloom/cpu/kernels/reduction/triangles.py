@@ -35,14 +35,15 @@ class RowLimits(NamedTuple):
 
 
 def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) -> RowLimits | None:
-    """Return the range of each row that a reduction must read if its operand is a masked triangle, else None.
+    """Return the part of each row that a reduction must read if its operand is a masked triangle, else None.
 
-    The operand is a select between an array and the combiner's neutral element, by a comparison of indices.
+    Such an operand selects between an array and the combiner's neutral element by a comparison of indices, so
+    that elements outside of the part are neutral.
 
     Args:
         reduction: the reduction.
         source: the index of an element of its operand.
-        lane: the variable of ``source`` that counts along the row.
+        lane: the variable in ``source`` that counts along the row.
     """
     operand, initial = reduction.operands[0], reduction.operands[-1]
     if len(reduction.operands) != 2 or not isinstance(operand.operation, Select):
@@ -65,9 +66,10 @@ def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) 
 
 
 def _difference(mask: HloInstruction, source: Indices) -> Index | None:
-    """Return an affine index that is at least 0 exactly where ``mask`` is true; None for other masks.
+    """Return an affine function of loop variables that is >= 0 exactly where ``mask`` is true.
 
-    ``mask`` is a comparison of affine integers, and ``source`` the index of one of its elements.
+    ``mask`` must be a comparison of affine integers, else return None. ``source`` is the index of its
+    element.
     """
     match mask.operation:
         case Broadcast(dimensions=dimensions):
@@ -81,7 +83,10 @@ def _difference(mask: HloInstruction, source: Indices) -> Index | None:
 
 
 def _affine(i: HloInstruction, indices: Indices) -> Index | None:
-    """Return the value of an integer element as an affine index; None if it is not affine or may overflow."""
+    """Return the value of an integer element as an affine function of loop variables.
+
+    ``indices`` is the element's index in ``i``. Return None if the value is not affine or may overflow.
+    """
     if not i.shape.element_type.is_integer:
         return None
     constant = number(i)
