@@ -99,7 +99,7 @@ class Gemm:
 
     @property
     def transposed(self) -> Gemm:
-        """Return the product of the transposes of B and A: the transpose of C."""
+        """Return the product Bᵀ Aᵀ, which is the transpose of C."""
         a, b = self.b.transposed, self.a.transposed
         dimensions = self.dimensions[0], self.dimensions[2], self.dimensions[1]
         types = {"a_type": self.b_type, "b_type": self.a_type}
@@ -112,7 +112,7 @@ class Gemm:
 
     @property
     def is_scaled(self) -> bool:
-        """Return whether the kernel dequantizes A or B: multiplies numbers by the scale of their group."""
+        """Return whether A or B is quantized, so that the kernel scales its elements by groups."""
         return self.a.group + self.b.group > 0
 
     @property
@@ -125,9 +125,10 @@ class Gemm:
 def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     """Return the batched matrix product that a dot computes; None if its operands are not strided matrices.
 
-    Free dimensions that do not merge with the others become batches. None also if a shape is dynamic or
-    empty. ``inside``: the dot is in a fusion; A and B are then described in the fusion's inputs, through the
-    slices, reshapes, transposes and converts between them and the dot.
+    A dot has several free dimensions in general: those that cannot be merged into rows or columns become
+    batches. Return None also if a shape is dynamic or empty. ``inside``: the dot is in a fusion; A and B are
+    then strided matrices in the fusion's inputs, found through slices, reshapes, transposes and converts
+    before the dot.
     """
     operation = operation_of(dot, Dot)
     lhs, rhs = (o.shape for o in dot.operands)
@@ -187,10 +188,10 @@ def per_byte(view: Strided) -> int:
 
 
 def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
-    """Return the matrix product (see `gemm_of`) of a dot that a matrix product kernel should compute.
+    """Return the matrix product (see `gemm_of`) of a dot; None if no matrix product kernel should compute it.
 
-    Return None if the product is too small, if its columns are not the minor dimension of the dot's result,
-    or for batches of single inner products whose operands are not contiguous along k.
+    It is None if the product is too small, if the minor dimension of the dot's result is not among the
+    columns, or for batches of single inner products whose operands are not contiguous along k.
     """
     gemm = gemm_of(dot, inside=inside)
     if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
@@ -208,9 +209,9 @@ def _others(rank: int, *taken: Sequence[int]) -> list[int]:
 def merged(
     dimensions: Sequence[int], strides: Sequence[int], chosen: Sequence[int]
 ) -> tuple[int, int] | None:
-    """Merge the dimensions ``chosen`` of a strided array into one; return its (size, stride), or None.
+    """Merge the dimensions ``chosen`` of a strided array into one; return its (size, stride).
 
-    None if the dimensions are not contiguous with each other.
+    Return None if no single stride leads through all their elements in row-major order.
     """
     size, stride = 1, 1
     for d in reversed(chosen):
@@ -244,11 +245,12 @@ class _Lines:
 def _lines(
     dimensions: Sequence[int], strides: Sequence[int], free: Sequence[int], step: int
 ) -> _Lines | None:
-    """Choose the dimensions of a dot's operand that become its rows or columns; None if these are too small.
+    """Choose the dimensions of a dot's operand that become its rows (or columns); the others become batches.
 
-    They are all ``free`` dimensions if these are contiguous with each other, else the longest contiguous run.
-    If ``step``, the operand's stride along k, is not 1, a run with unit stride is preferred, so that vectors
-    can be loaded. The other free dimensions become batches.
+    ``dimensions`` and ``strides`` are those of the operand, and ``step`` is its stride along k. All ``free``
+    dimensions are chosen if they can be merged, else the largest run of them that can. If ``step`` is not 1,
+    a run with stride 1 is preferred, so that vectors can be loaded. Return None if some become batches and
+    the rows are fewer than `FEWEST_ROWS`.
     """
     runs: list[list[int]] = []
     for d in free:
@@ -275,7 +277,10 @@ def _lines(
 def batch_base(
     f: Function, gemm: Gemm, matrix: Matrix, batch: Value, base: Value, kind: ElementType
 ) -> Value:
-    """Emit the address of ``matrix`` in the batch with linear number ``batch``; its array is at ``base``."""
+    """Emit the address of ``matrix`` in batch number ``batch``, which counts all batch dimensions together.
+
+    ``base`` is the address of the array that contains the matrix, and ``kind`` its element type.
+    """
     if matrix.offset:
         base = f.offset(base, matrix.offset * storage_bytes(kind))
     if gemm.batches == 1:
@@ -315,7 +320,7 @@ def sum_type(result: ElementType) -> ElementType:
 def rounded(value: Element, gemm: Gemm, result: ElementType) -> Element:
     """Emit the conversion of a sum from the accumulator type ``gemm.kind`` to the type ``result``.
 
-    Floats are rounded, integers truncated, and complex numbers already have the result's type.
+    Floats are rounded, integers are truncated, and complex numbers already have the type ``result``.
     """
     if result.is_integer and gemm.kind is not result:
         assert isinstance(value, Value)

@@ -28,13 +28,13 @@ memory."""
 
 @dataclass(frozen=True, slots=True)
 class EpilogueArrays:
-    """Arrays of a fused epilogue, which is emitted as a function of its own.
+    """The arrays that a fused epilogue reads and writes; it is emitted as a function of its own.
 
     Attributes:
-        read: for each array with the dimensions of C that the epilogue loads: its number among the epilogue's
-            pointers, and the bytes of an element.
-        streamed: takes the epilogue's pointers; returns the condition that their addresses allow non-temporal
-            stores, and the epilogue with such stores. None if results are never stored so.
+        read: (index among the epilogue's pointers, bytes of an element) for each array that the epilogue
+            reads and that has the dimensions of C.
+        streamed: a function that takes the epilogue's pointers and returns (condition that the addresses
+            allow non-temporal stores, epilogue with such stores). None if ordinary stores are always used.
     """
 
     read: tuple[tuple[int, int], ...] = ()
@@ -45,8 +45,7 @@ class TileEpilogue:
     """Emits the epilogue of register tiles: the operations fused after the dot, and the stores.
 
     Attributes:
-        reads: the arrays that are prefetched for the epilogue: (number among the pointers, bytes of an
-            element).
+        reads: (index among the epilogue's pointers, bytes of an element) for each array to prefetch.
     """
 
     def __init__(
@@ -67,10 +66,10 @@ class TileEpilogue:
     # -- what the epilogue reads
 
     def ahead(self, batch: Value, row: Value, column: Value, task: tuple[Value, Value]) -> list[Value]:
-        """Emit the addresses to prefetch: what the epilogue reads `AHEAD` register tiles later.
+        """Emit the addresses to prefetch: what the epilogue will read `AHEAD` register tiles later.
 
-        ``row`` and ``column`` are those of the current tile, ``task`` is (first row, end row) of its task.
-        Returns one address for each array of ``reads``.
+        ``row`` and ``column`` are the place of the current tile in C; ``task`` is (first row, end row) of the
+        current thread's block of C. Return one address for each array of ``reads``.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not self.reads:
@@ -87,11 +86,11 @@ class TileEpilogue:
         return row + batch * self.plan.gemm.m if self.plan.gemm.batches > 1 else row
 
     def prefetch(self, ahead: Sequence[Value], part: Value, every: int, is_last: Value | None) -> None:
-        """Emit prefetches of a few rows of the arrays at ``ahead``, to be spread over the K loop of a tile.
+        """Emit prefetches for the epilogue in one part of a tile's K loop, which spreads them over its parts.
 
-        The K loop runs ``every`` steps at a time; ``part`` counts these runs. Only the last K-block
-        prefetches: ``is_last`` is that condition, None if there is one K-block. Array rows may begin inside a
-        cache line.
+        ``ahead`` has the arrays' addresses; a part fetches a few rows. A part is ``every`` steps of the loop,
+        and ``part`` its number. ``is_last`` is the condition of the last K-block, the only one that
+        prefetches; None if there is one K-block.
         """
         if not self.reads:
             return
@@ -114,10 +113,11 @@ class TileEpilogue:
         height: int,
         masks: Sequence[Value | None],
     ) -> None:
-        """Emit the epilogue of a register tile at ``place``, its (batch, row, column) in C.
+        """Emit the epilogue of a register tile: fused operations and stores.
 
-        ``sums`` are the vectors of the tile, row by row; ``height`` is the number of rows. ``masks`` has, for
-        each vector of a row, the lanes inside C, or None for all lanes.
+        ``sums`` are the tile's vectors, row by row, of ``height`` rows; ``place`` is the (batch, row, column)
+        of the first in C. ``masks`` has, for each vector of a row, the mask of the lanes inside C; None for
+        all lanes.
         """
         f, plan, vectors = self.f, self.plan, len(masks)
         batch, row, column = place
@@ -135,10 +135,10 @@ class TileEpilogue:
         call_apart(f, "epilogue", values, lambda g, parameters: self._apart(g, parameters, masked))
 
     def _apart(self, f: Function, parameters: Sequence[Value], masked: bool) -> None:
-        """Emit the separate epilogue function: a loop over the vectors of a tile in scratch memory.
+        """Emit the epilogue as a function of its own: a loop over the vectors of a register tile.
 
-        ``parameters``: scratch address, batch, row, column, rows, vectors per row, then the epilogue's
-        pointers. ``masked``: vectors may extend beyond the columns of C.
+        ``parameters`` are: address of the tile in scratch memory, batch, row, column, rows, vectors per row,
+        and the epilogue's pointers. ``masked``: the last vector of a row may extend beyond the columns of C.
         """
         plan, arrays = self.plan, self.arrays
         scratch, batch, row, column, height, vectors, *pointers = parameters
@@ -167,9 +167,9 @@ class TileEpilogue:
     def _vector(
         self, epilogue: Epilogue, value: Element, place: tuple[Value, Value, Value], mask: Value | None
     ) -> None:
-        """Emit the epilogue of one vector of sums at ``place``, its (batch, row, column) in C.
+        """Emit the epilogue of the vector of sums ``value`` at ``place``, its (batch, row, column) in C.
 
-        ``mask`` selects the lanes that are stored; None: all.
+        ``mask`` selects the lanes that are stored; None selects all.
         """
         plan, gemm = self.plan, self.plan.gemm
         batch, row, column = place

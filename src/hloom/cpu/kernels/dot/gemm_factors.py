@@ -44,26 +44,27 @@ class Factors(ABC):
     @abstractmethod
     def unit_bytes(self) -> int: ...
     def read_as(self, kind: ElementType) -> ElementType:
-        """Return the type as which elements of type ``kind`` are loaded before they are packed."""
+        """Return the element type to load elements of type ``kind`` as, before they are packed."""
         return kind
 
     @abstractmethod
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Emit the packing of B for a vector of columns at one step: ``group`` adjacent elements per column.
+        """Emit the packing of B at one step along k, for a vector of columns, to ``pointer``.
 
-        ``values`` are ``group`` vectors of type ``kind``, one for each index of k in the step.
+        ``values`` are ``group`` vectors of type ``kind``, one for each index of k in the step. Each column's
+        ``group`` elements become adjacent.
         """
 
     @abstractmethod
     def pack_units(self, value: Element, kind: ElementType) -> Element:
         """Emit the conversion of elements of a column of B, consecutive along k, to packed units.
 
-        A unit is ``group`` consecutive elements: the result is a vector of that many times fewer units.
+        A unit has ``group`` consecutive elements; the result is a vector of units.
         """
 
     @abstractmethod
     def store_units(self, value: Element, pointer: Value) -> None:
-        """Emit the store of a vector of packed units, each of ``group`` consecutive elements along k."""
+        """Emit the store of a vector of packed units; a unit has ``group`` consecutive elements along k."""
 
     @abstractmethod
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
@@ -71,9 +72,10 @@ class Factors(ABC):
 
     @abstractmethod
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Emit the packing of A for a vector of rows at one step: ``group`` adjacent elements per row.
+        """Emit the packing of A at one step along k, for a vector of rows, to ``pointer``.
 
-        ``values`` are ``group`` vectors of type ``kind``, one for each index of k in the step.
+        ``values`` are ``group`` vectors of type ``kind``, one for each index of k in the step. Each row's
+        ``group`` elements become adjacent.
         """
 
     @abstractmethod
@@ -89,10 +91,10 @@ class Factors(ABC):
         """Emit ``total`` plus, in each lane, the products of the ``group`` elements of ``a`` and ``b``."""
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Emit ``total`` plus what ``b``, one step of a packed panel of B, adds to the panel's head.
+        """Emit ``total`` plus the contribution of one step along k to the initial accumulators of a panel.
 
-        A head holds the initial accumulators of a panel's columns. Returns ``total`` itself if panels have no
-        heads.
+        ``b`` is the step's vector of a packed panel of B. The accumulators depend on B only if packing adds a
+        bias to A; otherwise return ``total``.
         """
         return total
 
@@ -145,7 +147,7 @@ class Plain(Factors):
         self.store_units(self.pack_units(value, kind), pointer)
 
     def pack_units(self, value: Element, kind: ElementType) -> Element:
-        """Emit the conversion of elements of type ``kind`` to the accumulator type."""
+        """Emit the conversion of elements of B, of type ``kind``, to the accumulator type."""
         return converted(value, kind, self.gemm.kind)
 
     def store_units(self, value: Element, pointer: Value) -> None:
@@ -188,7 +190,10 @@ class Plain(Factors):
             Function.of(number).store(to_storage(number, self.gemm.kind), pointer)
 
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Emit the packing of the elements of A in a vector of rows at one index of k."""
+        """Emit the packing of one column of A for a vector of rows, in the accumulator type.
+
+        ``values`` has a single vector of type ``kind``.
+        """
         (value,) = values
         self.pack_row(value, kind, pointer)
 
@@ -212,12 +217,12 @@ class _Grouped(Factors):
 
     @abstractmethod
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Emit the conversion of elements of type ``kind``, of A (``of_a``) or of B, to packed elements."""
+        """Emit the conversion of elements of type ``kind`` to packed elements; ``of_a``: of A, else of B."""
 
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Emit the packing of B for a vector of columns: a unit of 32 bits per column.
+        """Emit the packing of B at one step along k: a unit of 32 bits for each of a vector of columns.
 
-        ``values`` holds, for each position in the unit, the vector of the columns' elements.
+        ``values`` holds, for each of the unit's elements, the vector of these elements of all columns.
         """
         self._interleave(values, kind, pointer, of_a=False)
 
@@ -262,7 +267,7 @@ class _Grouped(Factors):
         return f.load(self.part.vector(lanes * self.group), pointer)
 
     def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """Emit the load of a 32-bit unit of A into every lane, as a vector of packed elements."""
+        """Emit the load of a 32-bit unit of A into every lane, as a vector of the unit's narrow elements."""
         unit = f.load(I32, pointer, align=1).splat(lanes)
         return unit.bitcast(self.part.vector(lanes * self.group))
 
@@ -275,8 +280,8 @@ BIAS: Final = -128
 class Bytes(_Grouped):
     """Multiplies 4 unsigned by 4 signed bytes per lane and instruction, by AVX-512 VNNI's ``vpdpbusd``.
 
-    If A and B are both signed, or both unsigned, packing adds a bias of 128 to A, modulo 256, which changes
-    its signedness. The head of each panel of B, its initial accumulators, cancels the bias's contribution.
+    If A and B are both signed, or both unsigned, packing adds a bias of 128 to the bytes of A, modulo 256, so
+    that these change their signedness. Panels of B begin with initial accumulators that cancel the bias.
     """
 
     gemm: Gemm
@@ -285,7 +290,7 @@ class Bytes(_Grouped):
 
     @property
     def headed(self) -> bool:
-        """Return whether A is biased to the other signedness, so that panels of B begin with a correction."""
+        """Return whether packing adds a bias to A, so that panels of B begin with a correction."""
         return self.gemm.a_type.is_signed == self.gemm.b_type.is_signed
 
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:

@@ -27,11 +27,11 @@ FEWEST_STEPS: Final = 8
 
 
 def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
-    """Emit the kernel (B, packed panels, number, begin, end) that packs one group of columns of B.
+    """Emit a kernel that packs one group of columns of B into panels, strips as wide as a register tile.
 
-    ``number``, an integer passed as a pointer, selects the group and the range of k (see
-    `columns_and_steps`). The kernel's loop runs over all batches and the chunks of a group, which are packed
-    independently.
+    Its parameters are (B, packed panels, number, begin, end). ``number``, an integer passed as a pointer,
+    selects the group and the range of k: see `columns_and_steps`. The loop runs over chunks, parts of the
+    group that are packed independently, of all batches.
     """
     f = module.function(name, [PTR, PTR, PTR, I64, I64])
     source, target, group, begin, end = f.parameters
@@ -67,7 +67,7 @@ class PanelPacker:
     """Emits the packing of a group of columns of B into panels.
 
     A panel is a strip of B as wide as a register tile, stored step by step along k. The work is divided into
-    chunks: a vector of columns each if the columns of B are contiguous in memory, else `CHUNK` steps of all.
+    chunks: one vector of columns if columns of B are contiguous in memory, else `CHUNK` steps of all columns.
     """
 
     def __init__(self, f: Function, plan: TilePlan) -> None:
@@ -84,10 +84,10 @@ class PanelPacker:
         return plan.group // plan.lanes if self.by_columns else -(-plan.slab // CHUNK)
 
     def run(self, base: Value, panels: Value, number: Value, low: Value, high: Value) -> None:
-        """Emit the packing of the chunks [low, high) of the part of B that ``number`` selects.
+        """Emit the packing of the chunks [low, high) of a part of B: a group of columns, a range of k.
 
-        ``base`` is the address of B, ``panels`` that of the packed panels; see `columns_and_steps` for
-        ``number``.
+        ``number`` selects the part: see `columns_and_steps`. ``base`` is the address of B, ``panels`` that of
+        the packed panels.
         """
         f, plan = self.f, self.plan
         first, begin, end = columns_and_steps(plan, number)
@@ -101,10 +101,10 @@ class PanelPacker:
                 self.rows(base, panels, first, start, f.intrinsic("smin", start + CHUNK, end))
 
     def block(self, base: Value, panels: Value, first: Value, end: Value, low: Value, high: Value) -> None:
-        """Emit the packing of the steps [low, high) along k of the columns [first, end) of B.
+        """Emit the packing of the columns [first, end) of B, for the steps [low, high) along k.
 
-        The columns are contiguous in memory. ``panels`` is the address of the packed panels less the bytes of
-        ``low`` steps: the address that step 0 would have.
+        The columns must be contiguous in memory. ``base`` is the address of B. ``panels`` is the address that
+        step 0 would have in the packed panels, which begin with step ``low``.
         """
         lanes = self.plan.lanes
         with self.f.loop(0, (end - first + lanes - 1).unsigned_divide(lanes)) as loop:
@@ -114,8 +114,8 @@ class PanelPacker:
     def share(self) -> int:
         """Return how many contiguous runs of the next K-block of B each register tile of a task prefetches.
 
-        A run is a column of a panel if columns are contiguous in memory, else a row; the tiles divide all
-        runs.
+        A run is one column of a panel if columns are contiguous in memory, else one row of it. All runs of
+        the K-block are divided among the tiles that multiply the panel.
         """
         plan = self.plan
         runs = plan.panel if self.by_columns else plan.depth
@@ -125,18 +125,19 @@ class PanelPacker:
     def prefetching_steps(self) -> int:
         """Return the number of steps along k between two prefetches of a register tile.
 
-        It spreads the tile's prefetches evenly over its K loop: in one burst, they would fill the buffers of
-        outstanding cache misses, and the loads of the products would wait.
+        The prefetches are spread evenly over the tile's K loop: all at once, they would fill the buffers for
+        outstanding cache misses, and the loads of factors would wait.
         """
         if self.by_columns:
             return LINE // self.size
         return max(FEWEST_STEPS, -(-self.plan.depth // self.share))
 
     def following(self, base: Value, column: Value, step: Value, tile: Value) -> Value:
-        """Emit the address of what register tile number ``tile`` prefetches of the next K-block of B.
+        """Emit the first address that register tile number ``tile`` of a panel prefetches.
 
-        ``step`` is the first of the current K-block. After the last K-block of a task comes the first K-block
-        of the next task's columns. ``base`` is the address of B, ``column`` the panel's first column.
+        It lies in the next K-block of B; after the last K-block of a task, in the first one of the next
+        task's columns. ``step`` is the first step of the current K-block, ``column`` the first column of the
+        panel, and ``base`` the address of B.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         following = step + plan.depth
@@ -148,14 +149,17 @@ class PanelPacker:
 
     @property
     def distance(self) -> int:
-        """Return the bytes between neighbouring columns of B if columns are contiguous, else between rows."""
+        """Return the distance in bytes between neighbouring contiguous runs of B.
+
+        The runs are columns if each column is contiguous, else rows.
+        """
         b = self.plan.gemm.b
         return (b.column if self.by_columns else b.row) * self.size
 
     def prefetch(self, start: Value, step: Value) -> None:
-        """Emit the prefetches that a register tile issues at ``step`` along k.
+        """Emit the prefetches that a register tile issues at ``step`` of its K loop.
 
-        ``start`` is the address of the tile's share of the next K-block, which is prefetched part by part.
+        ``start`` is the first address to prefetch, in the next K-block of B; later steps fetch what follows.
         """
         f = self.f
         if self.by_columns:
@@ -170,15 +174,19 @@ class PanelPacker:
                 prefetch(f.offset(first, run * self.distance + offset))
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
-        """Emit the address of packed vector number ``vector`` of columns, in a panel at a step along k."""
+        """Emit the address of a vector of packed units: that of number ``vector`` in a step of a panel.
+
+        ``panels`` is the address of all panels, ``panel`` the number of the panel, ``step`` the step along k.
+        """
         f, plan = self.f, self.plan
         head = plan.head_bytes + vector * plan.lanes * plan.factors.unit_bytes
         return f.offset(panels, panel * plan.panel_bytes + step * plan.step_bytes + head)
 
     def rows(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
-        """Emit the packing of the steps [low, high) of all panels of a group, by vectors along the columns.
+        """Emit the packing of the steps [low, high) of all panels of a group of columns of B, row by row.
 
-        ``first`` is the first column of the group, ``base`` the address of B.
+        Vectors are loaded along rows of B. ``base`` is the address of B, ``first`` the first column of the
+        group.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         full_panels = gemm.n // plan.panel
@@ -204,9 +212,10 @@ class PanelPacker:
         *,
         masked: bool,
     ) -> None:
-        """Emit the packing of one vector of columns at one step along k.
+        """Emit the packing of one vector of columns of B at one step along k.
 
-        ``vector`` counts the vectors of a panel; ``masked``: zeros replace the columns beyond those of B.
+        ``base`` is the address of B, ``panels`` that of the packed panels, ``first`` their first column.
+        ``vector`` is a number in panel ``panel``. ``masked``: zeros replace the columns beyond those of B.
         """
         plan, gemm = self.plan, self.plan.gemm
         column = first + panel * plan.panel
@@ -229,14 +238,15 @@ class PanelPacker:
     def columns(
         self, base: Value, panels: Value, first: Value, number: Value, low: Value, high: Value
     ) -> None:
-        """Emit the packing of one vector of columns, each contiguous in memory, by transposing squares.
+        """Emit the packing of a vector of columns, each contiguous in memory, by transposing square blocks.
 
         Args:
             base: the address of B.
             panels: the address of the packed panels.
             first: the first column of the panels.
-            number: the number of the vector, counted from ``first``.
-            low, high: the range of steps along k: multiples of the lanes, or the number of steps.
+            number: the number of the vector of columns, counted from ``first``.
+            low, high: the range of steps along k; each is a multiple of the lanes, or the number of all
+                steps.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         lanes = plan.lanes
@@ -260,9 +270,10 @@ class PanelPacker:
                     self.square(columns, full_end, target, plan.steps - gemm.k // wide * lanes)
 
     def square(self, columns: list[Value], step: Value, target: Value, count: int) -> None:
-        """Emit the packing of ``count`` steps from ``step`` of a vector of columns, by transposing a square.
+        """Emit the packing of ``count`` steps along k, from ``step`` on, of a vector of columns.
 
-        ``columns`` are the columns' addresses in B, ``target`` is the packed address of the vector at step 0.
+        It transposes a square block. ``columns`` are the columns' addresses in B; ``target`` is the address
+        of the packed vector at step 0.
         """
         f, plan, gemm, group = self.f, self.plan, self.plan.gemm, self.plan.factors.group
         e = Elements(f, plan.lanes * group, {})
@@ -280,7 +291,10 @@ class PanelPacker:
             plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
 
     def heads(self, panels: Value, low: Value, high: Value) -> None:
-        """Emit the computation of the heads (initial accumulators of columns) of the panels [low, high)."""
+        """Emit the computation of the heads of the packed panels number [low, high).
+
+        A head holds the initial accumulators of a panel's columns. ``panels`` is the address of all panels.
+        """
         f, plan = self.f, self.plan
         sums = register_type(plan.gemm.kind).vector(plan.lanes)
         with f.loop(low, high) as panel:
@@ -299,9 +313,10 @@ class PanelPacker:
 
 
 def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
-    """Emit the kernel (panels, begin, end) that computes the heads of packed panels of B, of all batches.
+    """Emit a kernel (panels, begin, end) that computes the heads of the packed panels of B of all batches.
 
-    A head holds the initial accumulators of a panel's columns; see `Factors.headed`.
+    A head is at the begin of a panel, and holds the initial accumulators of its columns: see
+    `Factors.headed`.
     """
     f = module.function(name, [PTR, I64, I64])
     panels, begin, end = f.parameters
@@ -312,7 +327,7 @@ def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
 
 
 def transposed_factors(values: list[Element]) -> list[Element]:
-    """Emit the transposition of a square of as many vectors as lanes.
+    """Emit the transposition of a square matrix, of as many vectors as lanes.
 
     The real and imaginary parts of complex numbers are transposed separately.
     """
@@ -323,10 +338,13 @@ def transposed_factors(values: list[Element]) -> list[Element]:
 
 
 class RowPacker:
-    """Emits the packing of a task's rows of A, one K-block at a time, into scratch memory on the stack.
+    """Emits the packing of the rows of A that a task needs into scratch memory, one K-block at a time.
+
+    A task is a block of C that one thread computes.
 
     Attributes:
-        row, step: bytes from one packed row to the next, and from one packed step along k to the next.
+        row: bytes from one packed row to the next.
+        step: bytes from one packed step along k to the next.
     """
 
     def __init__(self, f: Function, plan: TilePlan) -> None:
@@ -345,16 +363,19 @@ class RowPacker:
         self.target = f.allocate(I8, size)
 
     def run(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Emit the packing of the rows [row, end) of A, ``count`` steps along k from ``step`` on.
+        """Emit the packing of the rows [row, end) of A to scratch memory, for ``count`` steps from ``step``.
 
-        ``base`` is the address of A.
+        ``base`` is the address of A; steps are along k.
         """
         pack: Callable[[Value, Value, Value, Value, Value], None]
         pack = self.columns if self.by_columns else self.rows
         pack(base, row, end, step, count)
 
     def rows(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Emit the packing of rows [row, end) of A by vectors along k; ``count`` steps from ``step``."""
+        """Emit the packing of the rows [row, end) of A to scratch memory, for ``count`` steps from ``step``.
+
+        Vectors are loaded along k. ``base`` is the address of A.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
         low, high = step * group, f.intrinsic("smin", (step + count) * group, f.constant(I64, gemm.k))
@@ -381,7 +402,10 @@ class RowPacker:
                 )
 
     def columns(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Emit the packing of rows [row, end) of A by vectors across rows; ``count`` steps from ``step``."""
+        """Emit the packing of the rows [row, end) of A to scratch memory, for ``count`` steps from ``step``.
+
+        Vectors are loaded across rows, from contiguous columns of A. ``base`` is the address of A.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
         line, depth = Variable(gemm.m, "m"), Variable(gemm.k, "k")

@@ -33,15 +33,15 @@ def is_pairs(gemm: Gemm, target: Target) -> bool:
 
 
 def pieces(count: int) -> int:
-    """Return the number of tasks, of `PIECE` elements each, that test an array of ``count`` elements."""
+    """Return the number of tasks in which an array of ``count`` elements is tested, `PIECE` elements each."""
     return -(-count // PIECE)
 
 
 def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
-    """Emit the kernel (array, found, begin, end) that finds the smallest nonzero magnitude of each piece.
+    """Emit a kernel that finds the smallest nonzero magnitude in each piece of a bf16 array.
 
-    For every `PIECE` elements of the bf16 array it stores the least bit pattern without the sign, minus 1, as
-    u16 into ``found``; 0xFFFF if all elements are zero.
+    Its parameters are (array, found, begin, end). For each piece, `PIECE` of the array's ``count`` elements,
+    ``found`` gets the bit pattern of the magnitude minus 1, as u16; 0xFFFF if all elements are zero.
     """
     f = module.function(name, [PTR, PTR, I64, I64])
     source, found, begin, end = f.parameters
@@ -69,10 +69,11 @@ def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
 
 
 def emit_large_enough(module: Module, name: str, first: int, second: int) -> LoopKernel:
-    """Emit the kernel (found, answer, begin, end) that tests if a bf16 product has no subnormal values.
+    """Emit a kernel that tests if a bf16 product is free of subnormal values.
 
-    ``found`` has ``first`` results of `emit_smallest` for A, then ``second`` for B. The byte ``answer``
-    becomes 1 if no operand, product or sum can be a subnormal f32 number, else 0.
+    Its parameters are (found, answer, begin, end). ``found`` has ``first`` results of `emit_smallest` for A,
+    then ``second`` for B. The byte ``answer`` becomes 1 if no operand, product or sum can be a subnormal f32
+    number, else 0.
     """
     f = module.function(name, [PTR, PTR, I64, I64])
     found, answer, begin, end = f.parameters

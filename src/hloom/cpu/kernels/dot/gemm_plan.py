@@ -79,13 +79,14 @@ class TilePlan:
         depth: steps of a K-block, after which a register tile is stored and the next one begins.
         height, width: rows and columns of a task.
         group: columns of B that are packed at a time.
-        slab: steps along k that are packed at a time if B is packed by groups; else all steps.
-        pack_a: each task packs its rows of A.
+        slab: steps along k that are packed at a time if ``pack_b`` is ``"group"``; else all steps.
+        pack_a: whether each task packs its rows of A.
         pack_b: who packs B into panels: nobody (``""``), each task at once (``"task"``) or by K-blocks
             (``"block"``), or a kernel before the tasks of each group of columns (``"group"``).
-        in_place: between K-blocks, sums are kept in the result. Not if tasks pack K-blocks of B: rows of the
-            result may be a multiple of a page apart, and would then displace B from the caches.
-        is_kept: the program's caller keeps the packed panels of B, such as weights, between calls.
+        in_place: whether the result's array holds the sums between K-blocks. False if tasks pack K-blocks of
+            B: rows of the result may be a multiple of a page apart, and would then displace B from the
+            caches.
+        is_kept: whether the program's caller keeps the packed panels of B, such as weights, between calls.
     """
 
     gemm: Gemm
@@ -142,20 +143,23 @@ class TilePlan:
 
     @property
     def first_tile_packs(self) -> bool:
-        """Return whether the first register tile of each panel of B also packs the panel while it multiplies.
+        """Return whether the first register tile that multiplies a panel of B also packs the panel meanwhile.
 
-        This applies if a task packs K-blocks of B, and the rows of B are contiguous.
+        This is so if each task packs its K-blocks of B, and the rows of B are contiguous.
         """
         return self.pack_b == "block" and self.gemm.b.column == 1
 
     @property
     def row_tasks(self) -> int:
-        """Return the number of tasks along the rows of C."""
+        """Return the number of tasks along the rows of C; a task is a block of C that one thread computes."""
         return -(-self.gemm.m // self.height)
 
     @property
     def column_tasks(self) -> int:
-        """Return the number of tasks along the columns of one group (the columns of B packed at a time)."""
+        """Return the number of tasks (blocks of C for a thread) along the columns of one group.
+
+        A group is the columns of B that are packed at a time.
+        """
         return -(-min(self.group, self.gemm.n) // self.width)
 
     @property
@@ -164,7 +168,7 @@ class TilePlan:
 
     @property
     def head_bytes(self) -> int:
-        """Return the bytes of the initial accumulators at the begin of a packed panel; 0 if it has none."""
+        """Return the bytes of the initial accumulators at the begin of a packed panel; 0 for none."""
         return self.panel * storage_bytes(self.gemm.kind) if self.factors.headed else 0
 
     @property
@@ -188,11 +192,11 @@ class TilePlan:
         return "; ".join(words)
 
     def workspace(self) -> int:
-        """Return the bytes of the kernel's scratch memory: packed panels, and sums kept between slabs.
+        """Return the bytes of scratch memory that the kernels share: packed panels, and sums over slabs of k.
 
-        The panels are those of a group of columns of B. A slab is the range of steps along k that is packed
-        at a time; C's sums over the slabs so far are kept here unless there is one slab or the result holds
-        them. 0 if B is not packed by groups.
+        The panels are those of one group of columns of B. A slab is the range of steps along k that is packed
+        at a time; the sums over earlier slabs are kept for all of C unless there is one slab or the result's
+        array holds them. Return 0 if B is not packed by groups.
         """
         if self.pack_b != "group":
             return 0
@@ -209,10 +213,10 @@ class TilePlan:
 def plan_tiles(
     gemm: Gemm, target: Target, *, plain_result: bool, factors: Callable[[Gemm], Factors] | None = None
 ) -> TilePlan:
-    """Return the plan of a product in register tiles.
+    """Return the plan for computing a product in register tiles.
 
-    ``plain_result``: C is stored in the accumulator type without an epilogue. ``factors``: chooses how
-    elements are packed and multiplied; None: `factors_of`.
+    ``plain_result``: C is stored in the accumulator type without an epilogue. ``factors`` chooses how
+    elements are packed and multiplied; None for `factors_of`.
     """
     transposed = gemm.n < gemm.m and gemm.n <= 4 and gemm.a.row == 1 and gemm.a.column != 1
     if transposed:
@@ -230,7 +234,7 @@ def power_of_two(number: int) -> int:
 def lines_at(distance: int) -> int:
     """Return how many cache lines, ``distance`` bytes apart, fit in half of a first-level cache.
 
-    Lines that are a multiple of a large power of two apart share few sets.
+    If the distance is a multiple of a large power of two, they share few cache sets.
     """
     return WAYS // 2 * (SETS // math.gcd(distance // LINE, SETS))
 
@@ -253,7 +257,7 @@ class _Planner:
         self.panel = self.lanes * self.vectors
 
     def tile(self) -> tuple[int, int]:
-        """Choose the size of a register tile: return (rows, vectors of each row)."""
+        """Choose the size of a register tile; return (its rows, the vectors of each row)."""
         gemm, parts = self.gemm, 2 if self.gemm.kind.is_complex else 1
         free = registers(self.target) // parts
         across = -(-gemm.n // self.lanes)
@@ -301,8 +305,9 @@ class _Planner:
     def packs_slabs(self, pack_a: bool, pack_b: str) -> bool:
         """Return whether A and B are packed slab by slab, a slab being a range of steps along k.
 
-        If columns of A are contiguous, a task's rows are a part of a cache line at each step. Tasks that
-        packed them for all steps would each fetch all lines of A from memory.
+        ``pack_a`` and ``pack_b`` tell how they are packed otherwise: see `TilePlan`. If columns of A are
+        contiguous, the rows of a task are a part of a cache line at each step, so that tasks which packed all
+        steps would each fetch all lines of A from memory.
         """
         gemm, factors = self.gemm, self.factors
         by_columns = pack_a and gemm.a.row == 1 and gemm.a.column != 1 and gemm.m > self.rows
@@ -311,10 +316,11 @@ class _Planner:
         return by_columns and is_plain and gemm.batches == 1 and (pack_b in ("group", "block") or large)
 
     def slabs(self, steps: int, widest: int) -> TilePlan:
-        """Return the plan in which B is packed slab by slab along k, and each task packs its rows of A.
+        """Return the plan in which B is packed by slabs along k, and each task packs its rows of A.
 
-        ``steps`` is the number of steps along k, ``widest`` the number of columns rounded up to whole panels.
-        Tasks have a multiple of the rows of both a register tile and a vector.
+        A slab is a range of steps along k. ``steps`` is the number of all steps, ``widest`` the number of
+        columns rounded up to whole panels. The rows of a task are a multiple both of a register tile's rows
+        and of a vector's lanes.
         """
         gemm, unit = self.gemm, self.factors.unit_bytes
         depth = PANEL_BYTES // (self.panel * unit)
@@ -331,9 +337,9 @@ class _Planner:
         return self.made(depth, height, width, group, True, "group", slab)
 
     def panel_depth(self, steps: int) -> int:
-        """Return the steps of a K-block whose part of a panel of B stays in the first-level cache.
+        """Return the steps of a K-block such that its part of a panel of B stays in the first-level cache.
 
-        ``steps`` is the number of all steps along k, and the result if dividing them does not pay.
+        ``steps`` is the number of all steps along k; it is returned if division into K-blocks does not pay.
         """
         if self.target.reproducible:
             return self.common_depth(steps)
@@ -344,11 +350,17 @@ class _Planner:
         return min(steps, -(-depth // 8) * 8)
 
     def common_depth(self, steps: int) -> int:
-        """Return the steps of a K-block on all processors, for reproducible results; ``steps``: all of k."""
+        """Return the steps of a K-block if results must be the same on all processors.
+
+        ``steps`` is the number of all steps along k.
+        """
         return steps if steps <= 2 * DEEP else DEEP
 
     def blocks(self, steps: int, pack_a: bool) -> TilePlan:
-        """Return the plan whose tasks compute all rows of some columns and pack these columns by K-blocks."""
+        """Return the plan whose tasks compute all rows of some columns, and pack their B by K-blocks.
+
+        ``steps`` is the number of all steps along k; ``pack_a``: each task packs its rows of A.
+        """
         gemm = self.gemm
         widest = -(-gemm.n // self.panel) * self.panel
         height = -(-gemm.m // self.rows) * self.rows
@@ -356,11 +368,17 @@ class _Planner:
         return self.made(depth, height, self.block_width(widest), widest, pack_a, "block")
 
     def block_width(self, widest: int) -> int:
-        """Return the columns of a task that packs B by K-blocks; ``widest``: all columns, in whole panels."""
+        """Return the columns of a task that packs its columns of B by K-blocks.
+
+        ``widest`` is the number of all columns, rounded up to whole panels.
+        """
         return max(self.panel, min(BLOCK_COLUMNS, widest // TASKS) // self.panel * self.panel)
 
     def block_depth(self, steps: int, pack_a: bool) -> int:
-        """Return the steps of a K-block of a large B that all rows multiply at once; see `has_blocks`."""
+        """Return the steps of a K-block for a large B, when a task multiplies the block by all rows of A.
+
+        ``steps`` is the number of all steps along k; ``pack_a``: each task packs its rows of A.
+        """
         if self.target.reproducible:
             return self.common_depth(steps)
         width = self.block_width(-(-self.columns // self.panel) * self.panel)
@@ -385,10 +403,10 @@ class _Planner:
         return TilePlan(*product, *tile, depth, height, width, group, slab, pack_a, pack_b, in_place)
 
     def height(self, depth: int, group: int, pack_a: bool) -> int:
-        """Return the rows of a task, a multiple of a register tile's.
+        """Return the rows of a task (a block of C for one thread), a multiple of the rows of a register tile.
 
-        ``depth``: steps of a K-block; ``group``: columns of B packed at a time; ``pack_a``: the task packs
-        its rows.
+        ``depth``: steps of a K-block; ``group``: columns of B packed at a time; ``pack_a``: each task packs
+        its rows of A.
         """
         gemm = self.gemm
         few = self.few_rows_of_large_b and group >= TASKS * self.panel
@@ -403,9 +421,9 @@ class _Planner:
 
     @property
     def many_rows(self) -> int:
-        """Return the number of rows of C from which packing a large B pays.
+        """Return how many rows C must have for packing a large B to pay.
 
-        It is twice as large if even the smallest group of packed panels exceeds the cache.
+        It is twice as many if even the smallest group of packed panels exceeds the cache.
         """
         steps = -(-self.gemm.k // self.factors.group)
         least = FEWEST_PANELS * self.panel * steps * self.factors.unit_bytes
@@ -413,16 +431,19 @@ class _Planner:
 
     @property
     def few_rows_of_large_b(self) -> bool:
-        """Return whether C has few rows and B exceeds the cache, so that tasks divide the columns only.
+        """Return whether C has few rows and B exceeds the cache, so that tasks divide only the columns.
 
-        Tasks that divide the rows would each read all of B.
+        Tasks that divided the rows would each read all of B.
         """
         gemm = self.gemm
         large = 2 * gemm.k * gemm.n * storage_bytes(gemm.b_type) > SECOND_LEVEL
         return large and gemm.batches == 1 and gemm.m <= self.many_rows
 
     def width(self, group: int, height: int) -> int:
-        """Return the columns of a task of ``height`` rows: all columns of a group unless tasks are few."""
+        """Return the columns of a task (a block of C for one thread) that has ``height`` rows.
+
+        It is ``group``, the columns of B packed at a time, unless there would be too few tasks.
+        """
         tasks = self.gemm.batches * -(-self.gemm.m // height)
         if tasks >= TASKS // 2:
             return group
@@ -443,16 +464,16 @@ class _Planner:
 
     @property
     def columns(self) -> int:
-        """Return the number of columns of B that one A multiplies: those of all batches if they share A."""
+        """Return how many columns the same A multiplies: those of all batches if the batches share A."""
         return self.gemm.n * (1 if any(self.gemm.a.batch) else self.gemm.batches)
 
     @property
     def has_blocks(self) -> bool:
-        """Return whether k is divided into K-blocks of a large B, each multiplied by all rows of A at once.
+        """Return whether k is divided into K-blocks that suit a large B: each is multiplied by all rows of A.
 
-        This holds if the caller keeps B packed, too, so that the order of additions does not depend on it.
-        Not for narrow elements that are multiplied in groups: these are packed before all tasks, since
-        K-blocks cost 4 % more for bf16 in whole models.
+        The answer is the same if the caller keeps B packed, as the order of additions must not depend on
+        that. It is false for narrow elements that are multiplied in groups: these are packed before all
+        tasks, since K-blocks cost 4 % more for bf16 in whole models.
         """
         gemm, factors, columns = self.gemm, self.factors, self.columns
         is_large = gemm.k * columns * storage_bytes(gemm.kind) >= SECOND_LEVEL

@@ -28,13 +28,14 @@ def emit_gemm(
     bind: Callable[[Sequence[Value]], Epilogue],
     arrays: EpilogueArrays | None = None,
 ) -> LoopKernel:
-    """Emit the kernel of a matrix product in register tiles, over the tasks of one group of columns.
+    """Emit the kernel that computes tasks of a matrix product, blocks of C, in register tiles.
 
-    Its parameters are (A, B or packed panels, number, ``extra`` pointers ..., begin, end);
-    `columns_and_steps` explains the number. ``bind`` takes the extra pointers and returns the epilogue of a
-    vector of sums. A fused epilogue, with ``arrays``, becomes a function of its own, which loops over the
-    vectors of a tile. If the result holds the sums between K-blocks, it is the first extra pointer; if the
-    workspace does, its address precedes the others.
+    Its loop runs over the tasks of one group of columns. Its parameters are (A, B or packed panels, number,
+    ``extra`` pointers ..., begin, end); the number selects the columns and the range of k: see
+    `columns_and_steps`. ``bind`` takes the extra pointers and returns the epilogue of a vector of sums. With
+    ``arrays``, of a fused epilogue, this becomes a function that loops over the vectors of a tile. If the
+    result's array holds the sums between K-blocks, it is the first extra pointer; if the workspace does, its
+    address precedes those for ``bind``.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     a, b, number, *pointers, begin, end = f.parameters
@@ -52,7 +53,10 @@ def emit_gemm(
 
 
 class TileProduct:
-    """Emits the tasks of a matrix product: packing, K-blocks, register tiles and their epilogues."""
+    """Emits the tasks of a matrix product: packing, K-blocks, register tiles and their epilogues.
+
+    A task is a block of C that one thread computes.
+    """
 
     def __init__(
         self,
@@ -84,10 +88,10 @@ class TileProduct:
         self.epilogue = TileEpilogue(f, plan, bind, pointers, arrays)
 
     def tasks(self, a: Value, b: Value, number: Value, begin: Value, end: Value) -> None:
-        """Emit the loop over the tasks [begin, end) of the columns and steps that ``number`` selects.
+        """Emit the loop over the tasks [begin, end), blocks of C, in the columns and steps of ``number``.
 
-        ``a`` is the address of A, ``b`` that of B or of its packed panels. See `columns_and_steps` for
-        ``number``.
+        `columns_and_steps` explains ``number``. ``a`` is the address of A, ``b`` that of B or of its packed
+        panels.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         of_batch = plan.row_tasks * plan.column_tasks
@@ -110,7 +114,11 @@ class TileProduct:
             self.task(batch, row, (origin, column, column_end), a_base, b_base)
 
     def b_matrix(self, b: Value, batch: Value) -> Value:
-        """Emit the address of B in one batch, or of its packed panels; first packs them if each task does."""
+        """Emit the address of B in batch ``batch``, or of its packed panels; return it.
+
+        ``b`` is the address of B, or of its panels, for all batches. If each task packs B, emit the packing,
+        too.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b == "group":
             size = plan.panels * plan.panel_bytes
@@ -133,10 +141,12 @@ class TileProduct:
         b_base: Value,
         steps: Value | None = None,
     ) -> None:
-        """Emit one task: all its K-blocks, for rows from ``row`` on and the given columns.
+        """Emit one task, a block of C in batch ``batch`` from ``row`` on, with all its K-blocks.
 
-        ``columns``: (first column of the packed panels, first column of the task, end column). ``steps``:
-        number of steps at run time, for a product that is neither packed nor divided along k; None: all.
+        ``columns`` is (first column of the packed panels, first column of the task, end column); ``a_base``
+        and ``b_base`` are the addresses of A and B in the batch. ``steps`` is the number of steps along k, if
+        known only at run time, for a product that is neither packed nor divided along k; None: those of the
+        plan.
         """
         f, plan = self.f, self.plan
         self.batch = batch
@@ -152,7 +162,10 @@ class TileProduct:
             self.block(loop.index, f.intrinsic("smin", steps_left, f.constant(I64, plan.depth)))
 
     def block(self, step: Value, count: Value) -> None:
-        """Emit one K-block of a task, ``count`` steps from ``step``: the packing, then all register tiles."""
+        """Emit one K-block of a task: packing, then all register tiles.
+
+        The K-block has ``count`` steps along k from ``step`` on.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         self.step, self.count = step, count
         self.panel_base = self.b_base
@@ -184,10 +197,10 @@ class TileProduct:
 
     @property
     def tail(self) -> list[int]:
-        """Return the heights of the register tiles after the last full one; empty if all tiles are full.
+        """Return the heights of the register tiles after the full ones at the last rows of C, if any.
 
         A small remainder is divided evenly with the last full tile, as too few accumulators would not hide
-        the latency of additions.
+        the latency of additions. Return an empty list if all tiles are full.
         """
         plan, m = self.plan, self.plan.gemm.m
         remainder = m % plan.rows
@@ -199,7 +212,8 @@ class TileProduct:
     def columns(self, body: Callable[[Value, int, bool], None]) -> None:
         """Emit a loop over the panels of a task, with ``body(first column, vectors, masked)`` for each.
 
-        ``masked`` is true if the last vector extends beyond the columns of C.
+        ``vectors`` is the number of vectors in a row of the panel; ``masked`` tells if the last of them
+        extends beyond the columns of C.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         remainder = gemm.n % plan.panel
@@ -213,7 +227,11 @@ class TileProduct:
                 body(full_end, -(-remainder // plan.lanes), remainder % plan.lanes != 0)
 
     def lines(self, end: Value, column: Value, vectors: int, masked: bool) -> None:
-        """Emit the full register tiles of one panel, up to the row ``end``."""
+        """Emit the full register tiles of the panel at ``column``, one after the other, up to row ``end``.
+
+        ``vectors`` is the number of vectors in a tile's row; ``masked``: the last extends beyond the columns
+        of C.
+        """
         f, row, rows = self.f, self.row, self.plan.rows
         if self.plan.first_tile_packs:
             self.tile(row, rows, column, vectors, masked, packs=True)
@@ -226,9 +244,10 @@ class TileProduct:
     def tile(
         self, row: Value, height: int, column: Value, vectors: int, masked: bool, *, packs: bool = False
     ) -> None:
-        """Emit one register tile over the current K-block, and after the last K-block its epilogue.
+        """Emit one register tile over the current K-block, and its epilogue after the last K-block.
 
-        ``vectors`` and ``masked`` are those of `columns`. ``packs``: it also packs its panel of B.
+        The tile has ``height`` rows of ``vectors`` vectors, from (``row``, ``column``) of C on. ``masked``:
+        the last vector extends beyond the columns of C. ``packs``: the tile also packs its panel of B.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         e = Elements(f, plan.lanes, {})
@@ -266,7 +285,7 @@ class TileProduct:
             f.start(after)
 
     def place(self, row: Value, column: Value) -> Value:
-        """Emit the address where the vector of sums at (row, column) is kept between K-blocks."""
+        """Emit the address where the vector of sums at (row, column) of C is kept between K-blocks."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.sums_are_matrix:
             offset = (row - self.row) * plan.width + (column - self.column)
@@ -275,10 +294,10 @@ class TileProduct:
         return f.offset(self.sums, (line * gemm.n + column) * self.unit)
 
     def first_sums(self, column: Value, vectors: int) -> list[Element]:
-        """Emit the initial accumulators of a row of a register tile: ``vectors`` vectors at ``column``.
+        """Emit the initial accumulators of one row of a register tile: ``vectors`` vectors at ``column``.
 
-        They are zeros, or in the first K-block the head of the packed panel if it has one (see
-        `Factors.headed`).
+        They are zeros; but in the first K-block, those at the begin of the packed panel of B, if it has some
+        (see `Factors.headed`).
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.factors.headed:
@@ -292,9 +311,10 @@ class TileProduct:
         return [self.step.compare("eq", 0).select(each, f.constant(wide, 0)) for each in heads]
 
     def kept(self, place: Value, again: Value, mask: Value | None) -> Element:
-        """Emit the load of a vector of sums over the earlier K-blocks, zeros in the first K-block.
+        """Emit the load from ``place`` of a vector of sums over earlier K-blocks; zeros in the first one.
 
-        ``again``: not in the first K-block; ``mask``: the lanes inside C, None for all.
+        ``again`` is the condition, in all lanes, that this is not the first K-block. ``mask`` selects the
+        lanes inside C; None selects all.
         """
         f, plan, kind = self.f, self.plan, self.plan.gemm.kind
         stored = storage_type(kind)
@@ -305,9 +325,9 @@ class TileProduct:
         return from_storage(first, kind)
 
     def keep(self, sums: Sequence[Element], places: Sequence[Value], masks: Sequence[Value | None]) -> None:
-        """Emit the stores of a register tile's sums, to which the next K-block adds.
+        """Emit the stores of a register tile's sums at ``places``, to which the next K-block adds.
 
-        ``masks``: for each vector of a row, the lanes inside C; None for all.
+        ``masks`` has, for each vector of a row, the mask of the lanes inside C; None for all lanes.
         """
         for number, (value, address) in enumerate(zip(sums, places, strict=True)):
             mask = masks[number % len(masks)]
@@ -329,7 +349,9 @@ class TileProduct:
     ) -> list[Element]:
         """Emit the K loop of a register tile over the current K-block; return its sums, row by row.
 
-        ``start`` has the initial accumulators. ``packs``: the loop also packs the tile's panel of B.
+        The tile has ``height`` rows from (``row``, ``column``) of C on. ``masks`` has, for each vector of a
+        row, the mask of the lanes inside C, None for all. ``start`` has the initial accumulators. ``packs``:
+        the loop also packs the tile's panel of B.
         """
         f, plan, vectors = self.f, self.plan, len(masks)
         e = Elements(f, plan.lanes, {})
@@ -386,9 +408,10 @@ class TileProduct:
         return unflatten(part.values, start)
 
     def a_rows(self, row: Value, height: int) -> tuple[list[Value], int]:
-        """Emit the addresses of a tile's rows of A in the K-block; return (addresses, bytes per step).
+        """Emit the addresses of a tile's rows of A at the current K-block; return (addresses, step bytes).
 
-        ``row`` is the first of ``height`` rows.
+        Step bytes are the distance between steps along k. ``row`` is the first of the ``height`` rows. The
+        addresses are in packed memory if the task packs A.
         """
         f, gemm = self.f, self.plan.gemm
         if self.rows is not None:
@@ -402,7 +425,10 @@ class TileProduct:
         return [f.offset(start, r * distance) for r in range(height)], step
 
     def b_panel(self, column: Value) -> tuple[Value, int]:
-        """Emit the address of a panel of B at the K-block's first step; return (address, bytes per step)."""
+        """Emit the address of the panel of B at ``column``; return (address, bytes per step along k).
+
+        The address is that of the current K-block's first step, in the packed panel or in B.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b:
             number = (column - self.first).unsigned_divide(plan.panel)
@@ -415,7 +441,8 @@ class TileProduct:
     def b_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
         """Emit the load of vector number ``vector`` of a tile's columns of B at one step along k.
 
-        ``line`` is the address of the step, in the packed panel or in B.
+        ``line`` is the address of the step, in the packed panel or in B. ``mask`` selects the lanes inside B;
+        None: all.
         """
         if self.plan.pack_b:
             lanes, unit = self.plan.lanes, self.plan.factors.unit_bytes
@@ -425,9 +452,10 @@ class TileProduct:
     def packed_vectors(
         self, step: Value, column: Value, masks: Sequence[Value | None], line: Value
     ) -> list[Element]:
-        """Emit the loads of a tile's vectors of B at one step, and their stores into the packed panel.
+        """Emit the loads of a tile's vectors of B at ``step``, and their stores into the packed panel.
 
-        ``line`` is the address of the step in the panel.
+        Return the vectors. ``column`` is the first of the tile's columns; ``line`` is the address of the step
+        in the panel. ``masks`` has, for each vector, the mask of the lanes inside B; None for all lanes.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         source = f.offset(self.b_base, (step * gemm.b.row + column) * storage_bytes(gemm.b_type))
@@ -437,7 +465,10 @@ class TileProduct:
         return vectors
 
     def unpacked_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
-        """Emit the load of vector number ``vector`` of a row of B at ``line``, in the accumulator type."""
+        """Emit the load of vector number ``vector`` of a row of B at ``line``, in the accumulator type.
+
+        ``mask`` selects the lanes inside B; None selects all.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.b_type)
         pointer = f.offset(line, vector * plan.lanes * size)

@@ -55,16 +55,17 @@ class InnerProduct:
 
     Attributes:
         gemm: the product, transposed if necessary so that it has no more columns than rows.
-        transposed: ``gemm`` is the transpose of the dot's product.
-        paired: row i is multiplied by column i only; the rows are the dot's batches.
-        laid: each column of B is first packed contiguously, in the accumulator type.
+        transposed: whether ``gemm`` is the transpose of the dot's product.
+        paired: whether row i is multiplied by column i only; the rows are then the dot's batches.
+        laid: whether each column of B is first packed contiguously, in the accumulator type.
         lanes: elements along k in a vector.
-        rows, columns, vectors: size of a register tile of results, and vectors of accumulators for each
-            result.
-        parts: partial sums per result, over ranges of k.
-        order: how the rows of a tile are read: ``"together"``; or if memory limits the product ``"in turn"``,
-            one or a few rows after the other, or ``"apart"``: rows as far apart as there are tiles, and the
-            next tile has the rows after these, so that several streams are read in the order of memory.
+        rows, columns: size of a register tile of results.
+        vectors: vectors of accumulators for each result of a tile.
+        parts: number of partial sums per result, over ranges of k.
+        order: how the rows of a tile are read. ``"together"``: all in one loop over k. If memory limits the
+            product, ``"in turn"``: a loop over k for one or a few rows after the other; or ``"apart"``: all
+            in one loop, but row r of tile t is row r * tiles + t of A, so that tiles one after the other read
+            several streams in the order of memory.
     """
 
     gemm: Gemm
@@ -80,12 +81,12 @@ class InnerProduct:
 
     @property
     def blocks(self) -> int:
-        """Return the number of register tiles along the rows."""
+        """Return the number of register tiles along the rows of A."""
         return -(-self.gemm.m // self.rows)
 
     @property
     def interleaved(self) -> bool:
-        """Return whether the rows of A of all batches alternate in memory.
+        """Return whether the rows of A of all batches alternate in memory: row 0 of each, then row 1 of each.
 
         Tasks then loop over the batches innermost, in the order of memory.
         """
@@ -93,9 +94,10 @@ class InnerProduct:
 
     @property
     def fetched(self) -> int:
-        """Return the bytes of A that a tile prefetches, of the next rows of all batches; 0 for none.
+        """Return how many bytes of the next rows of A each tile prefetches; 0 if it does not.
 
-        If the rows of all batches alternate in memory, each is too short for the processor's own prefetching.
+        It does if the rows of all batches alternate in memory, as each is too short for the hardware
+        prefetcher.
         """
         if not (self.order == "in turn" and self.interleaved):
             return 0
@@ -104,9 +106,9 @@ class InnerProduct:
 
     @property
     def turn(self) -> int:
-        """Return the number of rows of a tile that one loop over k multiplies.
+        """Return the number of rows of a register tile that are multiplied in the same loop over k.
 
-        It is all rows unless they are read in turn; then one row, or a few if the rows are prefetched.
+        It is all rows, unless the plan reads rows in turn; then one row, or a few if the rows are prefetched.
         """
         if self.order != "in turn":
             return self.rows
@@ -124,7 +126,10 @@ class InnerProduct:
 
     @property
     def column_type(self) -> ElementType:
-        """Return the element type of the columns of B as they are multiplied: packed before, or in place."""
+        """Return the element type of the columns of B when they are multiplied.
+
+        It is the accumulator type if the columns are packed before, else the type of B.
+        """
         return self.gemm.kind if self.laid else self.gemm.b_type
 
     @property
@@ -158,7 +163,7 @@ class InnerProduct:
 
 
 def interleaves(gemm: Gemm) -> bool:
-    """Return whether the rows of A of all batches alternate in memory."""
+    """Return whether the rows of A of all batches alternate in memory: row 0 of each, then row 1 of each."""
     return len(gemm.batch) == 1 and 0 < gemm.a.batch[0] < gemm.a.row
 
 
@@ -182,9 +187,9 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
 
 
 def paired_rows(gemm: Gemm) -> Gemm | None:
-    """Return a batch of inner products as one product whose row i is multiplied by column i only.
+    """Return a batch of inner products as one product in which row i is multiplied by column i only.
 
-    None unless each batch has one row and one column (m = n = 1), at regular distances.
+    Return None unless each batch has one row and one column (m = n = 1), at regular distances in memory.
     """
     if not gemm.m == gemm.n == 1 or gemm.batches == 1 or gemm.a.column != 1 or gemm.b.row != 1:
         return None
@@ -226,9 +231,9 @@ def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid
 
 
 def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
-    """Emit the kernel (B, columns, begin, end) that packs the columns of B, each contiguously.
+    """Emit the kernel (B, columns, begin, end) that packs B so that each of its columns is contiguous.
 
-    They are converted to the accumulator type. The kernel's loop runs over the columns of all batches.
+    Elements are converted to the accumulator type. The kernel's loop runs over the columns of all batches.
     """
     f = module.function(name, [PTR] * 2 + [I64] * 2)
     source, target, begin, end = f.parameters
@@ -257,10 +262,10 @@ def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
 def emit_inner_product(
     module: Module, name: str, plan: InnerProduct, extra: int, bind: Callable[[Sequence[Value]], Epilogue]
 ) -> LoopKernel:
-    """Emit the kernel of inner products (A, B, ``extra`` pointers ..., begin, end) over tiles of results.
+    """Emit the kernel (A, B, ``extra`` pointers ..., begin, end) that computes tiles of inner products.
 
-    ``bind`` takes the extra pointers and returns the epilogue. With partial sums over ranges of k, the only
-    extra pointer is that of the partial sums, and there is no epilogue.
+    ``bind`` takes the extra pointers and returns the epilogue. If ``plan`` has partial sums over ranges of k,
+    the only extra pointer is the address of these, and there is no epilogue.
     """
     f = module.function(name, [PTR] * (2 + extra) + [I64] * 2)
     a, b, *pointers, begin, end = f.parameters
@@ -281,10 +286,10 @@ def emit_inner_product(
 def emit_add_parts(
     module: Module, name: str, plan: InnerProduct, extra: int, bind: Callable[[Sequence[Value]], Epilogue]
 ) -> LoopKernel:
-    """Emit the kernel (partial sums, ``extra`` pointers ..., begin, end) that completes the sums.
+    """Emit the kernel (partial sums, ``extra`` pointers ..., begin, end) that adds partial sums.
 
-    It adds the partial sums over ranges of k for each result, then applies the epilogue that ``bind`` returns
-    for the extra pointers. Its loop runs over the columns of all batches.
+    There is one for each range of k; the kernel applies to each total the epilogue that ``bind`` returns for
+    the extra pointers. Its loop runs over the columns of all batches.
     """
     f = module.function(name, [PTR] * (1 + extra) + [I64] * 2)
     source, *pointers, begin, end = f.parameters
@@ -307,9 +312,9 @@ def emit_add_parts(
 
 
 def across_lanes(values: Sequence[Element]) -> Element:
-    """Emit the sum over the lanes of each value; return a vector with the sum of value i in lane i.
+    """Emit the sum over the lanes of each vector; return a vector with the sum of ``values[i]`` in lane i.
 
-    The number of values is a power of two and at most that of lanes; a single value gives a scalar.
+    The number of values must be a power of two, and at most that of lanes. For one value, return a scalar.
     """
     current, lanes, segment = list(values), _lanes(values[0]), _lanes(values[0])
     while segment > 1:
@@ -347,7 +352,10 @@ _TileEpilogue: TypeAlias = Callable[[Index, Elements, _Place, Element], None]
 
 
 def _place(plan: InnerProduct, batch: Value, block: Value, column: Index) -> _Place:
-    """Return the index (batch, column, row) of a tile's vector of results, which has a lane for each row."""
+    """Return the index (batch, column, row) of a vector of results of row tile number ``block``.
+
+    It has a lane for each row of the tile, which belong to the same batch and column.
+    """
     apart = plan.order == "apart"
     first = batch.function.constant(I64, 0) if apart else block * plan.rows
     rows = Variable(plan.rows if apart else plan.blocks * plan.rows, "m", first)
@@ -360,7 +368,7 @@ def _place(plan: InnerProduct, batch: Value, block: Value, column: Index) -> _Pl
 
 
 def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place, Element], None]:
-    """Return a function that emits the epilogue for a vector of results, with a lane for each row."""
+    """Return a function that emits the epilogue of a vector of complete sums, with a lane for each row."""
 
     def done(e: Elements, place: _Place, value: Element) -> None:
         batch, column, row = place
@@ -387,7 +395,7 @@ class _Tiles:
         self.zero = constant(f, plan.gemm.kind, 0, plan.lanes)
 
     def emit(self, begin: Value, end: Value) -> None:
-        """Emit the loop over the tasks [begin, end): tiles of rows, for each batch and each range of k."""
+        """Emit the loop over the tasks [begin, end); a task is a row tile of one batch and one range of k."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         with f.loop(begin, end) as loop:
             remainder = loop.index
@@ -410,7 +418,11 @@ class _Tiles:
             self.tile(part, batch, block, low, high)
 
     def prefetch(self, batch: Value, block: Value) -> None:
-        """Emit prefetches of this batch's share of the next block of rows, in which all batches alternate."""
+        """Emit the prefetches that row tile ``block`` of ``batch`` issues: its share of the next rows of A.
+
+        The rows of all batches alternate in memory, and each batch fetches an equal part of the next tiles'
+        rows.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.a_type)
         following = f.intrinsic("smin", block + 1, f.constant(I64, plan.blocks - 1))
@@ -420,7 +432,10 @@ class _Tiles:
             prefetch(f.offset(first, line))
 
     def tile(self, part: Value, batch: Value, block: Value, low: Value, high: Value) -> None:
-        """Emit the inner products of all columns with the rows of tile ``block``, over [low, high) of k."""
+        """Emit the inner products, over [low, high) of k, of row tile ``block`` of A and all columns of B.
+
+        ``part`` is the number of the range of k.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         a = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
         last = f.constant(I64, gemm.m - 1)
@@ -439,9 +454,9 @@ class _Tiles:
                 self.done(part, batch, block, first + s, across_lanes(one))
 
     def columns(self, batch: Value, numbers: Sequence[Value], first: int, count: int) -> list[Value]:
-        """Return the addresses of ``count`` columns of B from ``first`` on.
+        """Return the addresses of ``count`` columns of B from column ``first`` on, in batch ``batch``.
 
-        If rows are paired with columns, these are the columns of the rows ``numbers``.
+        If row i is multiplied by column i only, they are instead the columns of the rows ``numbers``.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(plan.column_type)
@@ -457,9 +472,10 @@ class _Tiles:
     def products(
         self, rows: Sequence[Value], columns: Sequence[Value], low: Value, high: Value
     ) -> list[Element]:
-        """Emit the K loop over [low, high) for some rows and columns; return the vector sums of all results.
+        """Emit the K loop over [low, high) for some rows and columns; return a vector of sums per result.
 
-        Results are ordered by row, then column; lanes are along k. Paired rows have one column each.
+        ``rows`` and ``columns`` are addresses, and lanes are along k. Results are ordered by row, then by
+        column; if row i is multiplied by column i only, there is one for each row.
         """
         f, plan = self.f, self.plan
         count = len(rows) * (1 if plan.paired else len(columns))
@@ -496,7 +512,8 @@ class _Tiles:
     ) -> list[Element]:
         """Emit the multiply-add of a vector along k of every row and column; return the new ``sums``.
 
-        ``at`` is the first index along k, ``mask`` selects the lanes inside k (None: all).
+        ``rows`` and ``columns`` are addresses; ``at`` is the vector's first index along k. ``mask`` selects
+        the lanes before the end of k; None selects all.
         """
         plan, gemm = self.plan, self.plan.gemm
         depth = Variable(gemm.k, "k", at)
@@ -511,13 +528,20 @@ class _Tiles:
             return results
 
     def factor(self, base: Value, place: Variable, kind: ElementType, mask: Value | None) -> Element:
-        """Emit the load of a vector along k in the accumulator type, with zeros where the mask is off."""
+        """Emit the load of a vector along k in the accumulator type, with zeros where ``mask`` is false.
+
+        ``base`` is the address of a row or column with elements of type ``kind``, ``place`` the index along
+        k.
+        """
         loaded = load_at(self.e, base, Index.of(place), kind)
         value = converted(loaded, kind, self.plan.gemm.kind)
         return value if mask is None else self.e.choose(mask, value, self.zero)
 
     def done(self, part: Value, batch: Value, block: Value, column: int, value: Element) -> None:
-        """Emit the epilogue of a vector of sums of one column, with a lane for each row of the tile."""
+        """Emit the epilogue of a vector of sums of ``column``, with a lane for each row of tile ``block``.
+
+        If sums are partial, it stores the sums over range ``part`` of k.
+        """
         plan = self.plan
         e = Elements(self.f, plan.rows if plan.rows > 1 else 0, {})
         number = Index.of(Variable(plan.parts, "p", part)) if plan.parts > 1 else Index(0)

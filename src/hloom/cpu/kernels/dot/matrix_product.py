@@ -109,7 +109,10 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def packed_before(plan: TilePlan) -> TilePlan:
-    """Return the plan of the same product, with the same order of additions, for a B packed before."""
+    """Return the plan of the same product for a B that is packed before all tasks.
+
+    The order of additions remains the same.
+    """
     group = -(-plan.gemm.n // plan.panel) * plan.panel
     return replace(plan, pack_b="group", group=group, slab=plan.steps, is_kept=True)
 
@@ -117,9 +120,10 @@ def packed_before(plan: TilePlan) -> TilePlan:
 def _kept_panels(
     program: ProgramEmitter, i: HloInstruction, plan: TilePlan, operand: HloInstruction
 ) -> Value | None:
-    """Emit the address of B's packed panels that the caller keeps between calls, null if it keeps none.
+    """Emit the address of packed panels of B that the caller keeps between calls, null if it keeps none.
 
-    Return None, and emit nothing, if B is no argument of the program that can be kept packed.
+    Return None, and emit nothing, if B (``operand``) is not an argument of the program that can be kept
+    packed.
     """
     arguments, gemm = program.packed_arguments, plan.gemm
     if arguments is None or plan.transposed or not plan.pack_b or plan.slabs > 1 or gemm.batches > 1:
@@ -147,26 +151,27 @@ def _kept_panels(
 
 
 def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
-    """Return the plan of the same product that uses the bf16 dot-product instruction."""
+    """Return the plan of the same product for the bf16 dot-product instruction of x86."""
     gemm = plan.gemm.transposed if plan.transposed else plan.gemm
     return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
 
 
 def _found_bytes(i: HloInstruction) -> int:
-    """Return the bytes of workspace for the run-time test of the operands' magnitudes; see `_fits_pairs`."""
+    """Return the bytes of workspace for the run-time test of a bf16 dot's operands (see `_fits_pairs`)."""
     return -(-(1 + sum(pieces(o.shape.element_count) for o in _sources(i))) // 32) * 64
 
 
 def _sources(i: HloInstruction) -> list[HloInstruction]:
-    """Return the arrays, outside of a fusion, that hold the two operands of its dot."""
+    """Return the arrays that hold the two operands of a dot; if ``i`` is a fusion, those outside of it."""
     dot = KERNELS.hero(i)
     return [_outside(i, dot, o) for o in dot.operands]
 
 
 def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Value:
-    """Emit the run-time test whether the bf16 dot-product instruction is exact; return the condition.
+    """Emit the run-time test whether the bf16 dot-product instruction would be exact; return the condition.
 
-    It compares magnitudes of the operands; see `hloom.cpu.kernels.dot.gemm_pairs`. ``space``: its workspace.
+    It holds if the magnitudes of the operands are large enough: see `hloom.cpu.kernels.dot.gemm_pairs`.
+    ``space`` is the address of the test's workspace.
     """
     f, module = program.function, program.module
     found = f.offset(space, 2)
@@ -206,12 +211,14 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Epilogue:
-    """How the sums of a product become results: stores, or the operations of a fusion and stores.
+    """How the sums of a product become results: by stores, or by the operations of a fusion and stores.
 
     Attributes:
-        count, pointers: number and addresses of the arrays that the epilogue reads and writes.
-        bind: takes these addresses, as a kernel's parameters; returns the function that emits the epilogue.
-        arrays: of a fused epilogue, which is emitted as a function of its own; None for stores alone.
+        count: the number of arrays that the epilogue reads and writes.
+        pointers: the addresses of these arrays.
+        bind: takes the addresses as a kernel's parameters; returns the function that emits the epilogue.
+        arrays: the arrays of a fused epilogue, which is emitted as a function of its own; None for stores
+            alone.
     """
 
     count: int
@@ -223,7 +230,10 @@ class _Epilogue:
 def _inner(
     program: ProgramEmitter, i: HloInstruction, plan: InnerProduct, a: Value, b: Value, epilogue: _Epilogue
 ) -> None:
-    """Emit the kernel calls of a product as inner products along k: packing, products, final sums."""
+    """Emit the kernel calls of a product as inner products along k: packing, products, final sums.
+
+    ``a`` and ``b`` are the addresses of A and B.
+    """
     module, space = program.module, program.workspace(i)
     if plan.laid:
         kernel = program.shared(lambda name: emit_lay_out(module, name, plan))
@@ -248,6 +258,7 @@ def _stream(
     """Emit the kernel calls of a product with few rows, for which B is read once, row by row.
 
     The first kernel computes partial sums over ranges of k; the second adds them and applies the epilogue.
+    ``a`` and ``b`` are the addresses of A and B.
     """
     i = kernel_plan.instruction
     module, sums = program.module, program.workspace(i)
@@ -278,7 +289,8 @@ def _tiles(
 ) -> None:
     """Emit the kernel calls of a product in register tiles, one group of columns of B after the other.
 
-    ``space`` is the address of the workspace; ``packs`` is false if B is packed already.
+    ``a`` and ``b`` are the addresses of A and B, ``space`` that of the workspace; ``packs`` is false if ``b``
+    is packed already.
     """
     module, f = program.module, program.function
     packs = packs and plan.pack_b == "group"
@@ -306,7 +318,10 @@ def _tiles(
 
 
 def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return a function of the kernel's pointers that returns the epilogue: stores into the dot's result."""
+    """Return a function that takes a kernel's pointers and returns the epilogue: stores to the dot's result.
+
+    The only pointer is the address of the result, a dense row-major array of batches, rows and columns.
+    """
     dimensions = (gemm.batches, gemm.m, gemm.n)
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
@@ -321,9 +336,10 @@ def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilo
 
 
 def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return a function of the kernel's pointers that returns the epilogue: stores with strides.
+    """Return a function that takes a kernel's pointers and returns the epilogue: stores with strides.
 
-    ``placed`` has the strides of the dot's elements in the result of the fusion.
+    The only pointer is the address of the fusion's result, in which the dot's elements have the strides of
+    ``placed``.
     """
     kind = dot.shape.element_type
 
@@ -341,7 +357,8 @@ def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequen
 def has_kernel(i: HloInstruction) -> bool:
     """Return whether a fusion of a dot with slices, reshapes and transposes has a matrix product kernel.
 
-    The kernel must load and store contiguous rows; otherwise the fusion would be slower than its parts.
+    The kernel must load and store contiguous rows; otherwise the fusion would be slower than separate
+    kernels.
     """
     dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=True)
@@ -362,24 +379,27 @@ def has_kernel(i: HloInstruction) -> bool:
 
 
 def prefetches(dot: HloInstruction) -> bool:
-    """Return whether an instruction is a dot whose register tiles take long enough to hide memory latency.
+    """Return whether ``dot`` is a dot whose register tiles take long enough to hide memory latency.
 
-    Arrays that its epilogue reads can then be prefetched.
+    It then pays to prefetch the arrays that a fused epilogue reads.
     """
     product = product_of(dot) if dot.opcode == "dot" else None
     return product is not None and product.in_order and min(product.m, product.n, product.k) >= DEEP_TILE
 
 
 def _streams_narrow(dot: HloInstruction, gemm: Gemm) -> bool:
-    """Return whether a product with a 4-bit or scaled operand has a plan, which streams the rows of B.
+    """Return whether a product with a 4-bit or quantized operand has a kernel, which streams the rows of B.
 
-    Both operands must be matrices if one is scaled.
+    Both operands must be matrices if one is quantized.
     """
     return streams_narrow(gemm) and not (gemm.is_scaled and any(o.shape.rank != 2 for o in dot.operands))
 
 
 def _converts_halfway(dot: HloInstruction, gemm: Gemm) -> bool:
-    """Return whether the fusion converts an operand to a type that is narrower than the accumulator type."""
+    """Return whether a fusion converts an operand of ``dot`` to a type other than the accumulator type.
+
+    An example is s8 converted to bf16, with sums in f32. ``gemm`` has the types before the conversion.
+    """
     types = zip((o.shape.element_type for o in dot.operands), (gemm.a_type, gemm.b_type), strict=True)
     return any(wide is not narrow and wide is not gemm.kind for wide, narrow in types)
 
@@ -393,7 +413,8 @@ class _FusedEpilogue:
     """The epilogue of a fusion: it computes the fusion's results from the elements of the dot.
 
     Attributes:
-        gemm, dot: the product and its instruction.
+        gemm: the matrix product.
+        dot: the instruction that it computes.
         inputs: the arrays that the fusion reads.
         roots: the instructions of the fusion that are its results.
     """
@@ -404,9 +425,9 @@ class _FusedEpilogue:
     roots: Sequence[HloInstruction]
 
     def bind(self, pointers: Sequence[Value], *, streams: bool = False) -> Epilogue:
-        """Return the epilogue for the addresses of the inputs, then of the results.
+        """Return the epilogue that reads and writes arrays at ``pointers``: the inputs, then the results.
 
-        ``streams``: it uses non-temporal stores.
+        ``streams``: the epilogue uses non-temporal stores.
         """
         gemm, dot = self.gemm, self.dot
         views = {i: View.of(p, i.shape) for i, p in zip(self.inputs, pointers, strict=False)}
@@ -425,7 +446,7 @@ class _FusedEpilogue:
         return list(map(View.of, pointers[len(self.inputs) :], result_shapes(self.roots)))
 
     def arrays(self, plan: KernelPlan, target: Target) -> EpilogueArrays:
-        """Return the arrays that the epilogue reads, and whether and how it uses non-temporal stores."""
+        """Return which arrays the epilogue reads, and how it uses non-temporal stores, if it does."""
         if not self.gemm.in_order:
             return EpilogueArrays()
         dimensions = self.dot.shape.dimensions
@@ -435,7 +456,10 @@ class _FusedEpilogue:
         return EpilogueArrays(read, self._streamed if streams else None)
 
     def _streams(self, inputs: Sequence[Shape], plan: KernelPlan, target: Target) -> bool:
-        """Return whether the results are whole cache lines, and large enough for non-temporal stores."""
+        """Return whether the results are whole cache lines, and large enough for non-temporal stores.
+
+        ``inputs`` are the shapes of the arrays that the epilogue reads.
+        """
         shapes, gemm = result_shapes(self.roots), self.gemm
         lanes = target.vector_bytes // storage_bytes(gemm.kind)
         rows = all(gemm.n * storage_bytes(s.element_type) % STREAMED_LINE == 0 for s in shapes)
@@ -443,7 +467,10 @@ class _FusedEpilogue:
         return rows and moves and stores_lines(target, shapes, lanes)
 
     def _streamed(self, pointers: Sequence[Value]) -> tuple[Value, Epilogue]:
-        """Emit the test if addresses allow non-temporal stores; return (condition, epilogue with them)."""
+        """Emit the test if addresses allow non-temporal stores; return (condition, epilogue with them).
+
+        ``pointers`` are the addresses of the inputs, then of the results.
+        """
         read = [View.of(p, i.shape) for i, p in zip(self.inputs, pointers, strict=False) if i.shape.rank]
         allowed = may_stream(Function.of(pointers[0]), read, self._targets(pointers))
         return allowed, self.bind(pointers, streams=True)
@@ -452,7 +479,7 @@ class _FusedEpilogue:
 def dot_indices(
     e: Elements, dot: HloInstruction, gemm: Gemm, batch: Index, row: Index, column: Index
 ) -> Indices:
-    """Emit the index in the dot's result of the element (batch, row, column) of the matrix product."""
+    """Emit the index in the dot's result of element (batch, row, column) of the matrix product."""
     sizes = dot.shape.dimensions
     places = [Index(0)] * len(sizes)
     for index, group in zip((batch, row, column), gemm.dimensions, strict=True):
@@ -463,10 +490,10 @@ def dot_indices(
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """Return the operand of the fusion ``i`` that holds the elements of ``operand`` of its member ``member``.
+    """Return the array that holds the elements of ``operand``, an operand of ``member`` of the fusion ``i``.
 
-    ``operand`` is computed from it by views, converts and scaling. If ``i`` is ``member`` itself, a dot
-    outside of fusions, return ``operand``.
+    ``operand`` is computed from the array, an operand of the fusion, by views, converts and scaling. If ``i``
+    is ``member`` itself, a dot outside of fusions, return ``operand``.
     """
     if i is member:
         return operand
