@@ -39,12 +39,12 @@ SHORT = 256
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix inside an array in memory, described by strides in elements.
+    """The place of a matrix (or one for each batch) in an array in memory, as strides in elements.
 
     Attributes:
-        batch: the stride of each batch dimension of the product.
+        batch: the stride along each batch dimension of the product.
         row, column: the distance from one row to the next, and from one column to the next.
-        offset: the elements of the array before the first one of the matrix.
+        offset: the number of elements in the array before the matrix's first one.
         per_byte: the number of elements packed into one byte: 2 for 4-bit types, 1 for all others.
         group: the number of neighbours along k that share a scale (quantized weights); 0 if there are no
             scales.

@@ -10,13 +10,9 @@ kernel adds the partial sums and applies the epilogue. Narrow factors are conver
 The columns of all batches are one row if they are neighbours in B: heads of values, say.
 
 Bytes of two 4-bit numbers are divided into a vector of even columns and one of odd columns. The sums of a
-tile are in this order too, until the second kernel interleaves them.
-
-Numbers with scales of groups are scaled in registers. The rows that are multiplied together are in one group,
-and share the scales.
-
-Integers of a byte are multiplied in pairs of rows, by the instructions that add the products of two 16-bit
-integers.
+tile are in this order too, until the second kernel interleaves them. Quantized numbers are multiplied by the
+scales of their groups in registers; rows of B that are multiplied together are in one group, and share the
+scales. Integers of a byte are multiplied in pairs of rows, by instructions that add two products of 16 bits.
 """
 
 from __future__ import annotations
@@ -85,12 +81,12 @@ class RowStream:
 
     Attributes:
         gemm: the product.
-        transposed: ``gemm`` is the transpose of the dot's product.
+        transposed: whether ``gemm`` is the transpose of the dot's product.
         lanes: columns of a register tile.
         whole: lanes of a vector register.
         part: rows of B (indices of k) in a partial sum.
-        span: rows of B among which those that are multiplied together are spread.
-        width: columns of a task.
+        span: rows of B over which the `STREAMS` rows that are multiplied together are spread evenly.
+        width: columns of a task, which computes a partial sum.
         words: how integers are multiplied, two rows of B at a time; None for one row at a time.
     """
 
@@ -153,15 +149,15 @@ class RowStream:
         return "; ".join(words)
 
     def workspace(self) -> int:
-        """Return the bytes of the kernel's workspace, the partial sums."""
+        """Return the bytes of the kernels' workspace, which holds the partial sums."""
         parts, rows, columns = self.sums
         return parts * rows * columns * storage_bytes(self.gemm.kind)
 
 
 def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target) -> RowStream | None:
-    """Return the plan that reads a product's B row by row, for few rows (or columns) of C; None for others.
+    """Return the plan that reads a product's B row by row; None unless C has few rows (or few columns).
 
-    ``factors``: the arrays that hold A and B. Packed and scaled ones satisfy `streams_narrow`.
+    ``factors`` are the arrays that hold A and B. 4-bit and quantized products must satisfy `streams_narrow`.
     """
     transposed = gemm.n < gemm.m
     few = gemm.transposed if transposed else gemm
@@ -181,14 +177,14 @@ def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target)
 
 
 def _has_joined_batches(gemm: Gemm) -> bool:
-    """Return whether the columns of all batches lie in one row of B, a multiple of `LINE` columns each."""
+    """Return whether columns of all batches are side by side in each row of B, multiples of `LINE` each."""
     if gemm.batches == 1:
         return True
     return gemm.b.batch == (gemm.n,) and gemm.b.row >= gemm.batches * gemm.n and gemm.n % LINE == 0
 
 
 def streams_narrow(gemm: Gemm) -> bool:
-    """Return whether a product with a 4-bit or scaled operand has a plan: C has few rows, or few columns."""
+    """Return whether a product with a 4-bit or quantized operand has a plan: C has few rows or columns."""
     few = gemm.transposed if gemm.n < gemm.m else gemm
     per_byte, group = few.b.per_byte, few.b.group
     dense = few.b.column == 1 and few.b.row % per_byte == few.b.offset % per_byte == 0
@@ -222,10 +218,10 @@ def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
 
 
 def read_before_again(array: HloInstruction) -> int:
-    """Return the least number of bytes that the program reads between two reads of the same elements.
+    """Return the least number of bytes that the program reads between two reads of an element of ``array``.
 
-    In a loop body, these are all arrays of which it takes slices, or ``array`` itself if it is no slice. In
-    the entry, they are all parameters, which the next call of the program reads.
+    In a loop body, it is the size of all arrays of which the body reads slices, or of ``array`` if that is no
+    slice. In the entry, it is the size of all parameters, as the next call of the program reads them again.
     """
     computation = array.parent
     leaf, index = origin(array)
@@ -238,7 +234,7 @@ def read_before_again(array: HloInstruction) -> int:
 
 
 def _sliced(slice: HloInstruction) -> Leaf:
-    """Return the (instruction, shape index) of the array that contains a subview, or nested subviews."""
+    """Return the (instruction, shape index) of the whole array of which ``slice`` is a part."""
     leaf, index = slice, ()
     while leaf.annotation(Subview) is not None:
         leaf, index = origin(leaf.operands[0])
@@ -247,11 +243,11 @@ def _sliced(slice: HloInstruction) -> Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """The operand of a dot that the kernel dequantizes.
+    """The quantized operand of a dot, which the kernel dequantizes.
 
     Attributes:
         factor: the operand, in the fusion.
-        has_rows_first: dimension 0 of the operand is the contracting one.
+        has_rows_first: whether dimension 0 of the operand is the contracting one.
         inputs: the arrays that the fusion reads.
     """
 
@@ -263,7 +259,8 @@ class Scaled:
 def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | None) -> LoopKernel:
     """Emit the kernel (A, B, partial sums, inputs ..., begin, end) that computes sums over ranges of k.
 
-    It loops over blocks of columns and ranges of k. ``scaled``: a dequantized B, which reads ``inputs``.
+    It loops over blocks of columns and ranges of k. ``scaled``: a quantized B, which reads ``inputs``, or
+    None.
     """
     inputs = scaled.inputs if scaled is not None else ()
     f = module.function(name, [PTR] * (3 + len(inputs)) + [I64] * 2)
@@ -284,7 +281,7 @@ def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | N
 
 
 class _Tasks:
-    """Emits the tasks of `emit_row_sums`: sums over a range of k, for a block of columns."""
+    """Emits the tasks of `emit_row_sums`: each computes sums over a range of k for a block of columns."""
 
     def __init__(self, f: Function, plan: RowStream, a: Value, b: Value, sums: Value) -> None:
         gemm = plan.gemm
@@ -335,9 +332,9 @@ class _Tasks:
     def block(
         self, first: Value, distance: Value | int, count: int, sums: Value, column: Value, end: Value
     ) -> None:
-        """Emit the addition of A's elements times ``count`` rows of B to ``sums``, in columns [column, end).
+        """Emit the addition to ``sums`` of ``count`` rows of B times elements of A, in columns [column, end).
 
-        The rows begin with row ``first`` and are ``distance`` rows apart.
+        The first of these rows is row ``first`` of B; they are ``distance`` rows apart.
         """
         f, plan = self.f, self.plan
         self.load_factors(first, distance, count)
@@ -358,7 +355,7 @@ class _Tasks:
                 self.tile(rows, sums, full_end, ragged)
 
     def load_factors(self, k: Value, distance: Value | int, count: int) -> None:
-        """Emit the copy of A's elements for ``count`` rows of B to scratch memory, in the order of use."""
+        """Emit the copy of A's ``count`` columns k, k + distance, ... to scratch memory, in order of use."""
         f, gemm = self.f, self.plan.gemm
         with f.loop(0, count) as loop, f.loop(0, gemm.batches) as batches, self.e.scope():
             depth = Index.of(Variable(gemm.k, "k", k + loop.index * distance))
@@ -376,7 +373,10 @@ class _Tasks:
                 f.store(value, f.offset(self.factors, first + row * group, value.type))
 
     def tile(self, rows: Sequence[tuple[Value, int]], sums: Value, column: Value, count: int) -> None:
-        """Emit one register tile: add A's elements times ``rows`` of B, (address, offset), to ``sums``."""
+        """Emit a register tile: add A's elements times ``rows`` of B to ``sums``.
+
+        Each row is (address, bytes to add to it). The tile has ``count`` columns from ``column`` on.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         type = self.type.vector(plan.lanes // plan.vectors)
         places = [
@@ -419,9 +419,9 @@ class _Tasks:
             prefetch(f.offset(row, AHEAD + offset))
 
     def computed(self, scaled: Scaled, number: int, lane: Variable, count: int) -> list[Value]:
-        """Emit the dequantization of B in a tile: row ``number`` of the `STREAMS` rows multiplied together.
+        """Emit the dequantization of ``count`` columns of row ``number`` of the rows of B in a tile.
 
-        Only ``count`` columns exist. 4-bit numbers give a vector of even columns and one of odd columns.
+        Return the values: one vector, or for 4-bit numbers a vector of even columns and one of odd columns.
         """
         f, plan, per_byte, (block, group, within) = self.f, self.plan, self.plan.gemm.b.per_byte, self.depth
         row = Index.of(block) * plan.gemm.b.group + Index.of(group) * plan.span + Index.of(within[number])
@@ -440,7 +440,10 @@ class _Tasks:
         return results
 
     def know_packed(self, factor: HloInstruction, places: Sequence[Indices]) -> None:
-        """Emit the unpacking of 4-bit numbers, the elements of ``factor`` at even and at odd columns."""
+        """Emit the unpacking of 4-bit numbers: the elements of ``factor`` at ``places``.
+
+        Later uses of these elements find the unpacked numbers.
+        """
         numbers: Sequence[Value] | None = None
         for place in places:
             i, indices, known = factor, place, (factor, place)
@@ -469,7 +472,7 @@ class _Tasks:
             self.e.know(*known, numbers[indices[-1].constant])
 
     def step(self, vectors: Sequence[Value], factors: Value, totals: Sequence[Value]) -> tuple[Value, ...]:
-        """Emit the multiply-add of a row of a tile of B (or of two) to ``totals``; return the new ones.
+        """Emit the multiply-add of a row of B in a tile (or of two rows) to ``totals``; return the new ones.
 
         ``totals`` are ordered by row of C, then by vector; ``factors`` is the address of the elements of A.
         """
@@ -491,7 +494,7 @@ class _Tasks:
         return tuple(results)
 
     def pairs(self, rows: Sequence[Value], words: Words, count: int) -> list[Value]:
-        """Emit the load of two rows of a tile of B, interleaved into vectors of pairs of 16-bit integers."""
+        """Emit the load of two rows of B in a tile, interleaved into vectors of pairs of 16-bit integers."""
         plan, whole = self.plan, self.plan.whole
         low, high = (self.loaded(row, count) for row in rows)
         parts = [range(n, n + whole) for n in range(0, plan.lanes, whole)]
@@ -499,7 +502,7 @@ class _Tasks:
         return [words.factor(pair, plan.gemm.b_type, of_a=False) for pair in pairs]
 
     def row(self, at: Value, count: int) -> list[Value]:
-        """Emit the load of ``count`` columns of a row of a tile of B, in the accumulator type."""
+        """Emit the load of ``count`` columns of a row of B, from address ``at``, in the accumulator type."""
         gemm = self.plan.gemm
         loaded = self.loaded(at, count)
         if gemm.b.per_byte > 1:
@@ -509,7 +512,7 @@ class _Tasks:
         return [value]
 
     def loaded(self, at: Value, count: int) -> Value:
-        """Emit the load of ``count`` columns of a row of a tile of B; of 4-bit numbers, load the bytes."""
+        """Emit the load of ``count`` columns of a row of B, from address ``at``; of 4-bit numbers, bytes."""
         f, gemm = self.f, self.plan.gemm
         many, mask = self.plan.lanes // gemm.b.per_byte, None
         if count < self.plan.lanes:
@@ -549,9 +552,9 @@ def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
 def emit_add_row_parts(
     module: Module, name: str, plan: RowStream, extra: int, bind: Callable[[Sequence[Value]], Epilogue]
 ) -> LoopKernel:
-    """Emit the kernel (partial sums, ``extra`` pointers ..., begin, end) that completes the sums.
+    """Emit the kernel (partial sums, ``extra`` pointers ..., begin, end) that adds partial sums over k.
 
-    It adds the partial sums over ranges of k, and applies the epilogue that ``bind`` returns.
+    It applies to each total the epilogue that ``bind`` returns for the extra pointers.
     """
     f = module.function(name, [PTR] * (1 + extra) + [I64] * 2)
     source, *pointers, begin, end = f.parameters
@@ -590,7 +593,7 @@ def emit_add_row_parts(
 
 
 def _interleaved(e: Elements, sums: Value, lane: Variable, tile: int) -> Element:
-    """Emit the load of a vector of sums; memory has a tile's even columns, then its odd columns."""
+    """Emit the load of a vector of sums in order; memory has a tile's even columns, then its odd columns."""
     f, column = e.function, lane.value
     assert isinstance(column, Value)
     half = e.lanes // 2

@@ -20,8 +20,8 @@ class Strided:
     Attributes:
         source: the instruction whose dense row-major array holds the elements.
         offset: elements of the source before the first element.
-        strides: elements of the source between neighbours along each dimension.
-        packed: the 4-bit type of the elements if each byte of the source holds two; None if none do.
+        strides: the distance in the source, in elements, between neighbours along each dimension.
+        packed: the 4-bit type of the elements if each byte of the source holds two of them, else None.
         group: the number of neighbours along a dimension that share a scale; 0 if elements are not scaled.
     """
 
@@ -33,15 +33,16 @@ class Strided:
 
     @property
     def element_type(self) -> ElementType:
-        """Return the type of the elements as they are stored."""
+        """Return the type of the elements as they are stored in memory."""
         return self.packed or self.source.shape.element_type
 
 
 def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None:
-    """Return where the elements of ``i`` lie in the array behind it; None if they have no strides there.
+    """Return how the elements of ``i`` lie in the array from which it is taken; None if without strides.
 
-    Slices, reshapes, transposes and lossless converts are looked through. ``computed``: so are converts with
-    loss and scaling by groups, ``(q - zero) * scale``; the strides are then those of the numbers q.
+    The array is found through slices, reshapes, transposes and lossless converts. With ``computed``, also
+    through lossy converts and dequantization by groups, ``(q - zero) * scale``; the strides are then those of
+    q.
     """
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] | None = tuple(map(Index.of, variables))
@@ -73,9 +74,9 @@ def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None
 
 
 def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None:
-    """Return the strides with which the elements of a dot lie in ``root``; None if they have none.
+    """Return the strides with which the elements of ``dot`` lie in ``root``; None if they have none.
 
-    ``root`` must derive from the dot by reshapes and transposes alone.
+    Return None also if ``root`` is computed from the dot by other operations than reshapes and transposes.
     """
     chain: list[HloInstruction] = []
     while root is not dot:
