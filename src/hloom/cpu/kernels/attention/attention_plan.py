@@ -255,10 +255,11 @@ def row_operations(
 
 
 def _axes(dot: HloInstruction, side: int, view: Strided, dimensions: Mapping[int, int]) -> Axes:
-    """Return the strides of a dot's operand by the dimensions of the attention weights; absent: not indexed.
+    """Return the strides of a dot's operand along the dimensions of the attention weights, as a map.
 
-    ``side`` is the number of the operand, and ``view`` has its strides along its own dimensions.
-    ``dimensions`` maps dimensions of the dot's result to those of the weights.
+    It lacks the dimensions along which the operand does not vary. ``side`` is the number of the operand, and
+    ``view`` has its strides along its own dimensions. ``dimensions`` maps dimensions of the dot's result to
+    those of the weights.
     """
     return {dimensions[r]: view.strides[d] for d, r in results_of(dot, side).items() if r in dimensions}
 

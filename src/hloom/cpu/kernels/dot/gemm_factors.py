@@ -44,7 +44,7 @@ class Factors(ABC):
     @abstractmethod
     def unit_bytes(self) -> int: ...
     def read_as(self, kind: ElementType) -> ElementType:
-        """Return the element type to load elements of type ``kind`` as, before they are packed."""
+        """Return the type as which elements of type ``kind`` are loaded before they are packed."""
         return kind
 
     @abstractmethod

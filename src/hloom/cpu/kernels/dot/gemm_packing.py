@@ -149,10 +149,7 @@ class PanelPacker:
 
     @property
     def distance(self) -> int:
-        """Return the distance in bytes between neighbouring contiguous runs of B.
-
-        The runs are columns if each column is contiguous, else rows.
-        """
+        """Return the bytes between neighbouring columns of B if each is contiguous, else between rows."""
         b = self.plan.gemm.b
         return (b.column if self.by_columns else b.row) * self.size
 
@@ -174,7 +171,7 @@ class PanelPacker:
                 prefetch(f.offset(first, run * self.distance + offset))
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
-        """Emit the address of a vector of packed units: that of number ``vector`` in a step of a panel.
+        """Emit the address, in the packed panels of B, of vector number ``vector`` at one step of a panel.
 
         ``panels`` is the address of all panels, ``panel`` the number of the panel, ``step`` the step along k.
         """
@@ -214,8 +211,9 @@ class PanelPacker:
     ) -> None:
         """Emit the packing of one vector of columns of B at one step along k.
 
-        ``base`` is the address of B, ``panels`` that of the packed panels, ``first`` their first column.
-        ``vector`` is a number in panel ``panel``. ``masked``: zeros replace the columns beyond those of B.
+        It becomes vector number ``vector`` of panel number ``panel``. ``base`` is the address of B,
+        ``panels`` that of the packed panels, ``first`` their first column. ``masked``: zeros replace the
+        columns beyond those of B.
         """
         plan, gemm = self.plan, self.plan.gemm
         column = first + panel * plan.panel

@@ -357,9 +357,9 @@ class _Planner:
         return steps if steps <= 2 * DEEP else DEEP
 
     def blocks(self, steps: int, pack_a: bool) -> TilePlan:
-        """Return the plan whose tasks compute all rows of some columns, and pack their B by K-blocks.
+        """Return the plan whose tasks compute all rows of some columns and pack these columns by K-blocks.
 
-        ``steps`` is the number of all steps along k; ``pack_a``: each task packs its rows of A.
+        ``steps`` is the number of all steps along k; ``pack_a``: each task packs its rows of A, too.
         """
         gemm = self.gemm
         widest = -(-gemm.n // self.panel) * self.panel

@@ -33,9 +33,9 @@ def emit_gemm(
     Its loop runs over the tasks of one group of columns. Its parameters are (A, B or packed panels, number,
     ``extra`` pointers ..., begin, end); the number selects the columns and the range of k: see
     `columns_and_steps`. ``bind`` takes the extra pointers and returns the epilogue of a vector of sums. With
-    ``arrays``, of a fused epilogue, this becomes a function that loops over the vectors of a tile. If the
-    result's array holds the sums between K-blocks, it is the first extra pointer; if the workspace does, its
-    address precedes those for ``bind``.
+    ``arrays``, those of a fused epilogue, the epilogue becomes a function of its own, which loops over the
+    vectors of a tile. If the result's array holds the sums between K-blocks, it is the first extra pointer;
+    if the workspace does, its address precedes those for ``bind``.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     a, b, number, *pointers, begin, end = f.parameters
@@ -116,8 +116,8 @@ class TileProduct:
     def b_matrix(self, b: Value, batch: Value) -> Value:
         """Emit the address of B in batch ``batch``, or of its packed panels; return it.
 
-        ``b`` is the address of B, or of its panels, for all batches. If each task packs B, emit the packing,
-        too.
+        ``b`` is the address of B, or of panels packed before, for all batches. If each task packs B, the
+        packing is emitted, too.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b == "group":

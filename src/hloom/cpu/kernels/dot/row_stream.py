@@ -5,14 +5,13 @@ multiplies whole rows of B, several at a time: tiles of sums stay in registers o
 in the second-level cache. Rows that are multiplied together are far apart, and the next ones follow each of
 them: the processor fetches several streams in the order of memory by itself, at a higher rate than one, or
 than rows that are neighbours. Sums are divided along k, in the same way for any number of threads; a second
-kernel adds the partial sums and applies the epilogue. Narrow factors are converted in registers.
+kernel adds the partial sums and applies the epilogue. The columns of all batches (such as heads of values)
+are one row if they are neighbours in B. Narrow factors are converted in registers:
 
-The columns of all batches are one row if they are neighbours in B: heads of values, say.
-
-Bytes of two 4-bit numbers are divided into a vector of even columns and one of odd columns. The sums of a
-tile are in this order too, until the second kernel interleaves them. Quantized numbers are multiplied by the
-scales of their groups in registers; rows of B that are multiplied together are in one group, and share the
-scales. Integers of a byte are multiplied in pairs of rows, by instructions that add two products of 16 bits.
+Bytes of two 4-bit numbers are divided into a vector of even columns and one of odd columns; sums are in this
+order too, until the second kernel interleaves them. Quantized numbers are multiplied by the scales of their
+groups; rows of B that are multiplied together are in one group. Integers of a byte are multiplied in pairs
+of rows, by instructions that add two products of 16 bits.
 """
 
 from __future__ import annotations
@@ -184,7 +183,10 @@ def _has_joined_batches(gemm: Gemm) -> bool:
 
 
 def streams_narrow(gemm: Gemm) -> bool:
-    """Return whether a product with a 4-bit or quantized operand has a plan: C has few rows or columns."""
+    """Return whether a product with a 4-bit or quantized operand can be computed by rows of B.
+
+    C must have few rows, or few columns.
+    """
     few = gemm.transposed if gemm.n < gemm.m else gemm
     per_byte, group = few.b.per_byte, few.b.group
     dense = few.b.column == 1 and few.b.row % per_byte == few.b.offset % per_byte == 0
@@ -259,8 +261,7 @@ class Scaled:
 def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | None) -> LoopKernel:
     """Emit the kernel (A, B, partial sums, inputs ..., begin, end) that computes sums over ranges of k.
 
-    It loops over blocks of columns and ranges of k. ``scaled``: a quantized B, which reads ``inputs``, or
-    None.
+    It loops over blocks of columns and ranges of k. ``scaled``: None, or a quantized B that reads ``inputs``.
     """
     inputs = scaled.inputs if scaled is not None else ()
     f = module.function(name, [PTR] * (3 + len(inputs)) + [I64] * 2)
@@ -419,7 +420,7 @@ class _Tasks:
             prefetch(f.offset(row, AHEAD + offset))
 
     def computed(self, scaled: Scaled, number: int, lane: Variable, count: int) -> list[Value]:
-        """Emit the dequantization of ``count`` columns of row ``number`` of the rows of B in a tile.
+        """Emit the dequantization of row ``number``, and ``count`` columns, of the rows of B in a tile.
 
         Return the values: one vector, or for 4-bit numbers a vector of even columns and one of odd columns.
         """
@@ -440,10 +441,7 @@ class _Tasks:
         return results
 
     def know_packed(self, factor: HloInstruction, places: Sequence[Indices]) -> None:
-        """Emit the unpacking of 4-bit numbers: the elements of ``factor`` at ``places``.
-
-        Later uses of these elements find the unpacked numbers.
-        """
+        """Emit the unpacking of 4-bit numbers in ``factor`` at the indices ``places``, for later uses."""
         numbers: Sequence[Value] | None = None
         for place in places:
             i, indices, known = factor, place, (factor, place)

@@ -38,7 +38,7 @@ class Strided:
 
 
 def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None:
-    """Return how the elements of ``i`` lie in the array from which it is taken; None if without strides.
+    """Return how the elements of ``i`` lie in the array from which it is taken; None if not by strides.
 
     The array is found through slices, reshapes, transposes and lossless converts. With ``computed``, also
     through lossy converts and dequantization by groups, ``(q - zero) * scale``; the strides are then those of

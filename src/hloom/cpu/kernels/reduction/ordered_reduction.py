@@ -54,7 +54,7 @@ class ReductionEmitter:
 
 
 class OrderedReduction(ReductionEmitter):
-    """Emits a reduction that combines elements in their order: the combiner is associative only."""
+    """Emits a reduction that combines elements in their order, for combiners that need not commute."""
 
     def run(self, grouping: Grouping) -> list[Element]:
         """Emit the reduction over all reduced dimensions; return one scalar for each result.

@@ -292,9 +292,10 @@ class RowReduction(ReductionEmitter):
         return sums
 
     def _vectors(self, low: int, end: int) -> tuple[Operand, Operand]:
-        """Emit the (begin, end) of the part of [low, end) that must be read, by the `limits` of the row.
+        """Emit the (begin, end) of the part of [low, end) that must be read: the part inside `limits`.
 
-        They are rounded to whole vectors, ``begin`` down and ``end`` up. Without limits, return (low, end).
+        They are rounded to whole vectors, ``begin`` down and ``end`` up. Elements outside of `limits` are
+        neutral for the combiner. Without limits, return (low, end).
         """
         if self.limits is None:
             return low, end

@@ -142,7 +142,8 @@ def _shared(
 ) -> dict[HloInstruction, list[HloInstruction]]:
     """Return, for each reduction, the costly arrays that its loop computes and that later loops need, too.
 
-    ``is_row`` returns whether an array has an element for each element of the rows.
+    Later loops are those of later reductions and of the results. ``is_row`` returns whether an array has an
+    element for each element of the rows.
     """
     members, known = set(parts.members), set(reductions)
     starts = [[r.operands[0]] for r in reductions] + [[r for r in parts.roots if is_row(r)]]
