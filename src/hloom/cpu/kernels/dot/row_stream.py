@@ -183,10 +183,7 @@ def _has_joined_batches(gemm: Gemm) -> bool:
 
 
 def streams_narrow(gemm: Gemm) -> bool:
-    """Return whether a product with a 4-bit or quantized operand can be computed by rows of B.
-
-    C must have few rows, or few columns.
-    """
+    """Return whether a 4-bit or quantized product, of few rows or columns, can be computed by rows of B."""
     few = gemm.transposed if gemm.n < gemm.m else gemm
     per_byte, group = few.b.per_byte, few.b.group
     dense = few.b.column == 1 and few.b.row % per_byte == few.b.offset % per_byte == 0
