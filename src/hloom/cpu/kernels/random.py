@@ -34,15 +34,16 @@ class WordLayout:
 
     Attributes:
         threefry: whether the algorithm is Threefry-2x32; otherwise it is Philox-4x32.
-        bits: width of a word, 32 or 64.
-        stored: bits of an element of the result in memory.
-        random_bits: random bits of an element; narrower than ``bits`` if words are truncated.
-        rows: number of rows of counter values; each row is a contiguous range.
+        bits: width of a random word, 32 or 64.
+        stored: bits that an element of the result takes in memory.
+        random_bits: random bits of an element; less than ``bits`` if words are truncated.
+        rows: number of rows into which the counter values are divided, each of consecutive ones.
         counters: number of counter values of a row.
-        words: number of words per counter value.
-        length: number of elements of the result per row; if words are apart, the size of the dimension along
-            which they are.
-        apart: distance in elements between the words of one counter value; 1 if they are adjacent.
+        words: number of random words per counter value.
+        length: number of elements of the result per row; if the words of a counter value are apart, the size
+            of the dimension along which they are.
+        apart: distance in elements of the result between the words of one counter value; 1 if they are
+            adjacent.
     """
 
     threefry: bool
@@ -57,12 +58,12 @@ class WordLayout:
 
     @property
     def blocks(self) -> int:
-        """Return the total number of counter values used."""
+        """Return the total number of counter values that the generator uses."""
         return self.rows * self.counters
 
 
 def layout_of(i: HloInstruction) -> WordLayout:
-    """Return the layout of the random words of an rng-bit-generator."""
+    """Return how the random words of an rng-bit-generator are laid out in its result."""
     output = i.shape.tuple_shapes[1]
     random_bits = output.element_type.bits
     sizes = output.dimensions
@@ -84,7 +85,7 @@ def layout_of(i: HloInstruction) -> WordLayout:
 
 @KERNELS.register("rng-bit-generator")
 def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit an rng-bit-generator: the next state, and a kernel that stores the random bits."""
+    """Emit an rng-bit-generator: the store of the next state, and a kernel that stores the random bits."""
     i = plan.instruction
     layout = layout_of(i)
     state, after = program.pointer(i.operands[0]), program.pointer(i, (0,))
@@ -95,7 +96,7 @@ def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _advance(f: Function, layout: WordLayout, words: int, state: Value, after: Value) -> None:
-    """Emit the store of the next state: the key, and the counter plus the number of blocks used.
+    """Emit the store, at ``after``, of the next state: the key, and the counter after the values used.
 
     ``words`` is the number of u64 in the state: the counter has 64 bits if it is 2, and 128 bits if it is 3.
     """
@@ -109,7 +110,10 @@ def _advance(f: Function, layout: WordLayout, words: int, state: Value, after: V
 
 
 def _kernel(module: Module, name: str, layout: WordLayout, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (state, bits, begin, end) over the counter values of one row, or over rows."""
+    """Emit the kernel (state, bits, begin, end) that stores the random bits.
+
+    It loops over the rows of counter values, or over the counter values if they are a single row.
+    """
     function = module.function(name, [PTR, PTR, I64, I64])
     state, target, begin, end = function.parameters
     emitter = _Bits(function, layout, i.operands[0].shape.dimensions[0], state, target)
@@ -125,7 +129,7 @@ def _kernel(module: Module, name: str, layout: WordLayout, i: HloInstruction) ->
 
 
 class _Bits:
-    """Emits the generation of random words and their stores in the result."""
+    """Emits the generation of an rng-bit-generator's random words, and their stores in the result."""
 
     def __init__(
         self, function: Function, layout: WordLayout, words: int, state: Value, target: Value
@@ -136,7 +140,10 @@ class _Bits:
         self.high = function.load(I64, function.offset(state, 2, I64)) if words == 3 else self.key
 
     def row(self, row: Value, begin: Value, end: Value) -> None:
-        """Emit the loop that stores the words of the counter values [begin, end) of row number ``row``."""
+        """Emit the loop that stores the random words of some counter values of row number ``row``.
+
+        They are number begin <= n < end of the row.
+        """
         layout = self.layout
         with self.f.loop(begin, end, LANES) as loop:
             number = row * layout.counters + loop.index
@@ -147,17 +154,17 @@ class _Bits:
                 self.write_apart(words, row, loop.index, end)
 
     def elements(self, word: Value) -> Value:
-        """Emit the truncation of a vector of words to elements as they are stored."""
+        """Emit the truncation of a vector of random words to elements of the result, as in memory."""
         element = word.cast("trunc", make_type(f"i{self.layout.stored}"))
         return element & ((1 << self.layout.random_bits) - 1) if self.layout.random_bits < 8 else element
 
     def write_together(self, words: Sequence[Value], start: Value, counter: Value, end: Value) -> None:
-        """Emit the store of the words of a vector of counters, with those of each counter side by side.
+        """Emit the store of the random words of a vector of counters, those of each counter side by side.
 
         Args:
             words: a vector for each word of a counter.
             start: index in the result of the row's first element.
-            counter: number in the row of the first counter.
+            counter: number in the row of the first counter of the vector.
             end: number in the row after the last counter to store.
         """
         f, count = self.f, len(words)
@@ -169,10 +176,16 @@ class _Bits:
         self.store(vector, pointer, limit)
 
     def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
-        """Emit the store of each word of a vector of counters to another row of the result.
+        """Emit the store of the random words of a vector of counters, each word to another row of the result.
 
-        If the number of rows is odd, the last second word is dropped. ``counter`` is the number in ``row`` of
-        the first counter, ``end`` that after the last.
+        The two words of a counter go to neighboring rows; if the number of rows is odd, the last second words
+        are dropped.
+
+        Args:
+            words: a vector for each word of a counter.
+            row: the number of the row of counters.
+            counter: number in the row of the first counter of the vector.
+            end: number in the row after the last counter to store.
         """
         f, layout = self.f, self.layout
         kind = words[0].type.scalar
@@ -188,7 +201,7 @@ class _Bits:
             self.store(word, f.offset(self.target, position, kind), limit)
 
     def store(self, vector: Value, pointer: Value, limit: Value) -> None:
-        """Emit the store of the first ``limit`` lanes of a vector."""
+        """Emit the store of the first ``limit`` lanes of a vector; all of them if ``limit`` is larger."""
         f = self.f
         with choose(f, limit.compare("sge", vector.type.lanes)) as choice:
             f.store(vector, pointer)
@@ -198,9 +211,9 @@ class _Bits:
             masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))
 
     def words(self, number: Value) -> list[Value]:
-        """Emit the random words of a vector of counters, from number ``number`` of the used ones on.
+        """Emit the random words of a vector of consecutive counters, the first of which is number ``number``.
 
-        Returns a vector for each word of a counter.
+        Numbers count from the counter in the generator's state. Returns a vector for each word of a counter.
         """
         f = self.f
         lanes = f.constant(I64.vector(LANES), list(range(LANES)))
@@ -252,7 +265,7 @@ def _signed(word: int) -> int:
 
 
 def _interleaved(vectors: Sequence[Value]) -> Value:
-    """Emit the interleaving of 2 or 4 vectors: lane 0 of each, then lane 1 of each, and so on."""
+    """Return the interleaving of 2 or 4 vectors: lane 0 of each, then lane 1 of each, and so on."""
     if len(vectors) == 4:
         pairs = [_interleaved(vectors[0:2]), _interleaved(vectors[2:4])]
         lanes = vectors[0].type.lanes

@@ -51,15 +51,15 @@ _WIDEST: Final = Target.named("x86_64-linux-gnu", "x86-64-v4")
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionKernels:
-    """The plan of a convolution's generated code: its phases with their register tiles, and its workspace.
+    """The plan of a convolution's generated code: which kernels it has, and the layout of its workspace.
 
     Attributes:
         convolution: the convolution in terms of strides.
-        phases: convolutions without base dilation that together compute the result, each with its register
-            tiling.
+        phases: convolutions without base dilation that each compute a part of the result (all of it if there
+            is only one), with the tiling of each.
         kernel_offsets: byte offset in the workspace of each phase's packed filter (rhs); -1 if the phase
             reads the filter in place.
-        bytes: size of the workspace; a copy of the base (lhs), if there is one, is first in it.
+        bytes: size of the workspace. It begins with the copy of the base (lhs), if there is one.
     """
 
     convolution: DirectConvolution
@@ -69,15 +69,15 @@ class ConvolutionKernels:
 
     @property
     def first_kernel(self) -> int:
-        """Return the workspace offset of the packed filters, which follow the copy of the base (lhs)."""
+        """Return the byte offset in the workspace of the packed filters; they follow the base's copy."""
         return -(-self.convolution.copied_bytes // 64) * 64
 
 
 @lru_cache(maxsize=256)
 def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
-    """Return the plan of the direct kernels of a convolution, or of a fusion around one.
+    """Return the plan of the kernels for a convolution instruction, or for a fusion around a convolution.
 
-    Returns None if a generic loop over the elements of the result computes it.
+    Returns None if the convolution gets a generic loop over the elements of its result instead.
     """
     instruction = KERNELS.hero(i)
     convolution = _chosen(instruction, copied=False)
@@ -105,10 +105,10 @@ def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
 
 
 def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
-    """Return a convolution in terms of strides, with a choice of lanes; None if it gets no direct kernel.
+    """Return convolution ``i`` as strides, with its choice of vector lanes; None if no such kernel suits it.
 
-    Lanes are output features; if these are few, features of several groups, or input features. ``copied``
-    says that the base (lhs) is copied with its padding.
+    The lanes are output features or, if these are few, features of several groups, or input features.
+    ``copied`` says that the kernel reads a padded copy of the base (lhs).
     """
     convolution = convolution_of(i, copied=copied)
     if convolution is None:
@@ -121,10 +121,10 @@ def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
 
 
 def can_end_in_more(i: HloInstruction) -> bool:
-    """Return whether elementwise operations on a convolution's result can run in its epilogue.
+    """Return whether elementwise operations on a convolution's result can be fused into its kernel.
 
-    They cannot if partial sums are stored to memory. This is decided for the widest vectors, as passes do not
-    know the target.
+    They cannot if the kernel stores partial sums to memory. This is decided for AVX-512 vectors, as the
+    fusion passes do not know the target.
     """
     plan = plan_of(i, _WIDEST)
     return plan is not None and all(tiled.tiling.split is None for tiled in plan.phases)
@@ -132,7 +132,7 @@ def can_end_in_more(i: HloInstruction) -> bool:
 
 @KERNELS.register("convolution", fuses=True, workspace=lambda i, target: _workspace(i, target))
 def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the kernels of a convolution, or of a fusion around one: copy, packing and computation."""
+    """Emit a convolution, or a fusion around one: copying of the base, packing of the filter, computation."""
     i = plan.instruction
     direct = plan_of(i, program.module.target)
     if direct is None:
@@ -167,7 +167,10 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
 def _pack(
     program: ProgramEmitter, i: HloInstruction, tiled: TiledPhase, source: Value, target: Value
 ) -> None:
-    """Emit the kernel call that packs the filter (rhs) of a phase from ``source`` into ``target``."""
+    """Emit the call of a kernel that packs the filter (rhs) of a phase from ``source`` into ``target``.
+
+    A phase is a convolution without base dilation, one of those that compute the result.
+    """
     emit = emit_pack_depth if tiled.convolution.deep else emit_pack_kernel
     pack = program.shared(partial(emit, program.module, tiled=tiled))
     program.call(i, pack, [source, target])
@@ -176,10 +179,11 @@ def _pack(
 def _kept_kernel(
     program: ProgramEmitter, i: HloInstruction, direct: ConvolutionKernels, operand: HloInstruction
 ) -> Value | None:
-    """Return the address of a packed filter that the caller keeps between executions, null if it keeps none.
+    """Emit the address of a packed filter kept from an earlier execution; null at run time if there is none.
 
-    Returns None, so that every execution packs the filter, if the filter ``operand`` is not an argument that
-    may be kept in this form. Also returns None if it is not packed at all.
+    Returns None if no packed filter can be kept: because the kernel reads the filter in place, or because
+    ``operand``, the filter, is not an argument of the program that may be kept in packed form. In the latter
+    case each execution packs the filter.
     """
     arguments, convolution = program.packed_arguments, direct.convolution
     factor = None if arguments is None else arguments.factor(operand)
@@ -210,7 +214,10 @@ def _rounded(value: Element, convolution: DirectConvolution, i: HloInstruction) 
 
 
 def _store(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return a function from pointers to an epilogue that stores the sums as the convolution's result."""
+    """Return a function that makes, from pointers, an epilogue that stores sums as the convolution's result.
+
+    Its argument has a single pointer, that of the result.
+    """
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
         target = View.of(pointers[0], i.shape)
@@ -224,7 +231,10 @@ def _store(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
 
 
 def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return a function from pointers to an epilogue that computes and stores the fusion's results."""
+    """Return a function that makes, from pointers, an epilogue that computes and stores a fusion's results.
+
+    Its argument has the pointers of the fusion's inputs, then those of its results.
+    """
     parts = kernel_parts(i)
     inputs, roots = parts.inputs, parts.roots
     instruction = KERNELS.hero(i)
@@ -245,9 +255,10 @@ def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """Return the operand of ``i`` that the convolution ``member`` has as its operand ``operand``.
+    """Return the operand of ``i`` that the convolution ``member`` reads as its operand ``operand``.
 
-    ``member`` is ``i`` itself, or an instruction of the fusion ``i`` whose operands are fusion parameters.
+    ``member`` is ``i`` itself, or an instruction inside the fusion ``i``; then ``operand`` is a parameter of
+    the fusion.
     """
     if i is member:
         return operand

@@ -13,10 +13,10 @@ from hloom.ir.affine import Index, Variable
 
 
 def emit_pack_depth(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
-    """Emit the kernel (filter, packed, begin, end) over groups that packs a filter for `DepthTiles`.
+    """Emit the kernel (filter, packed, begin, end) that packs the filters of groups begin <= g < end.
 
-    For each tap, and each block of as many input features as a vector has lanes, the packed form has one
-    vector per output feature.
+    The packed form suits `DepthTiles`, whose lanes are input features: for each window element, and each
+    block of as many input features as a vector has lanes, it has one vector per output feature.
     """
     convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f = module.function(name, [PTR, PTR, I64, I64])
@@ -68,7 +68,13 @@ class DepthTiles(Tiles):
         return updated
 
     def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
-        """Emit the reduction of each accumulator across its lanes, and the epilogue of each scalar result."""
+        """Emit the sum of each accumulator's lanes, and the fused operations and store of each such scalar.
+
+        Args:
+            sums: one accumulator for each row of the tile and output feature, row-major.
+            row: the first row, a position of the result along the tile's row axis.
+            rows: number of rows of the tile.
+        """
         phase, tiling = self.phase, self.tiling
         for number, value in enumerate(sums):
             r, column = divmod(number, tiling.vectors)

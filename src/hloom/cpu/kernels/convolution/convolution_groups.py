@@ -21,7 +21,7 @@ MOST_WRITTEN_OUT = 160
 
 
 class GroupTiles(Tiles):
-    """Emits register tiles of positions x vectors whose lanes are output features of neighboring groups."""
+    """Emits register tiles of positions x vectors of features; the lanes belong to neighboring groups."""
 
     across = "lanes across groups"
 
@@ -53,7 +53,10 @@ class GroupTiles(Tiles):
         return (self.strides.get(axis, 0) if self.packed else self.phase.axes[axis].w_tap) * self.size
 
     def run(self, panel: Value) -> None:
-        """Emit the tiles of a line for panel number ``panel``; an incomplete last panel has masked loads."""
+        """Emit a convolution's tiles for the current line of results and panel ``panel`` of output features.
+
+        A panel is as wide as a tile. If the last panel has fewer features, its loads are masked.
+        """
         line = self.x
         self.x = self.f.offset(line, panel * (self.tiling.vectors * self.loaded * self.size))
         remainder = self.phase.columns % self.tiling.panel
@@ -84,7 +87,16 @@ class GroupTiles(Tiles):
         super()._tile(row, [(range(rows), None)], count)
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
-        """Emit the multiply-adds of one tap, or of all taps along an unrolled row axis; return the sums."""
+        """Emit the multiply-adds of one tap (window element) of a tile; return the new sums.
+
+        If the taps along the tile's row axis are unrolled, this is done for all of them.
+
+        Args:
+            x, w: addresses of the base (lhs) and of the filter (rhs) for the first tap.
+            sums: the accumulators of the tile.
+            rows: the rows (result positions) of the tile to update.
+            stride: bytes in the base from one row of the tile to the next.
+        """
         f, tiling = self.f, self.tiling
         e = Elements(f, tiling.lanes, {})
         updated = list(sums)
@@ -110,7 +122,10 @@ class GroupTiles(Tiles):
         return updated
 
     def _load(self, place: Value, vector: int) -> Value:
-        """Emit a load of the input features of all groups in vector number ``vector``, in memory order."""
+        """Emit the load of all input features of the groups in vector number ``vector`` of a tile.
+
+        ``place`` is the address for vector 0. The features stay in memory order: group by group.
+        """
         f = self.f
         part = storage_type(self.kind).vector(self.loaded)
         pointer = f.offset(place, vector * self.loaded * self.size)
@@ -121,7 +136,10 @@ class GroupTiles(Tiles):
         return masked_load(part, pointer, mask)
 
     def _lanes(self, loaded: Value, feature: int) -> Value:
-        """Emit a shuffle that puts input feature number ``feature`` of its group into each lane."""
+        """Emit a shuffle that gives each lane input feature number ``feature`` of the lane's own group.
+
+        ``loaded`` has all input features of these groups, group by group.
+        """
         repeat = self.convolution.repeat
         if self.depth == 1 and repeat == 1:
             return loaded

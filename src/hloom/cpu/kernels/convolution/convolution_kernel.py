@@ -43,13 +43,15 @@ Loops: TypeAlias = "list[tuple[Bound, Bound, int, int]]"
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """Emitters of what follows the sums of a tile.
+    """Emitters of what follows when the sums of a tile of results are complete.
 
     Attributes:
         store: emits the fused operations on a vector of sums and the store of the results. Its arguments are
             the element emitter, the index in the result (with a lane variable), and the sums.
-        resume: emits the reload of sums stored at an index of the result; None if stores lose precision.
-        looped: the code is long: emit it in a separate function that loops over the vectors of a tile.
+        resume: emits the reload of partial sums that ``store`` stored at an index of the result; None if the
+            store rounds them.
+        looped: whether the code of ``store`` is so long that it is emitted once, in a separate function that
+            loops over the vectors of a tile.
     """
 
     store: Callable[[Elements, Indices, Element], None]
@@ -65,15 +67,16 @@ def emit_direct(
     bind: Callable[[Sequence[Value]], Epilogue],
     kind: type[Tiles],
 ) -> LoopKernel:
-    """Emit the kernel (base, filter or packed filter, extra pointers..., begin, end) over lines and panels.
+    """Emit the kernel (base, filter or packed filter, extra pointers..., begin, end) that computes a phase.
 
-    A line has all positions along the row axis of the tiles, at fixed positions along the other axes. A panel
-    has the output features of a tile.
+    It loops over pairs of a line and a panel, from number begin to end. A line has all result positions along
+    the row axis of the tiles, at fixed positions along the other axes. A panel has the output features of one
+    tile.
 
     Args:
-        extra: number of extra pointers, to the other inputs and the results.
-        bind: makes the epilogue from the extra pointers.
-        kind: the emitter class of the tiles.
+        extra: number of extra pointers, to the other inputs of a fusion and to the results.
+        bind: makes, from the extra pointers, the emitters of what follows the sums of a tile.
+        kind: the class that emits the tiles; it chooses what the vector lanes are.
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     x, w, *pointers, begin, end = f.parameters
@@ -90,7 +93,7 @@ def emit_direct(
 
 
 class Tiles:
-    """Emits the register tiles of a convolution: positions along a row axis x vectors of output features.
+    """Emits a convolution's register tiles: result positions along a row axis x vectors of output features.
 
     A line of tiles has all positions along the row axis, at fixed positions along the other axes.
     """
@@ -123,7 +126,10 @@ class Tiles:
         self.piece = f.constant(I64, 0)
 
     def begin(self, part: Value) -> None:
-        """Emit the bounds of range number ``part`` of the taps; nothing if the taps are not split."""
+        """Emit the bounds of range ``part`` of a convolution's taps (window elements and input features).
+
+        Emits nothing if the taps are not split into ranges.
+        """
         split = self.tiling.split
         if split is None:
             return
@@ -137,9 +143,11 @@ class Tiles:
             part = remainder
 
     def item(self, item: Value, x: Value, w: Value) -> None:
-        """Emit iteration ``item`` of the kernel's loop: one panel of one line, or of a segment of a line.
+        """Emit iteration ``item`` of the kernel's loop: the tiles of one line of results and one panel.
 
-        ``x`` and ``w`` are the addresses of the base (lhs) and of the filter (rhs) or its packed form.
+        A line has all result positions along the row axis, a panel the output features of one tile. If lines
+        are divided into segments, this is one segment. ``x`` and ``w`` are the addresses of the base (lhs)
+        and of the filter (rhs), or of the packed filter.
         """
         panels, lines, pieces = self.tiled.panels, self.tiled.lines, self.tiling.pieces
         zero = self.f.constant(I64, 0)
@@ -165,9 +173,10 @@ class Tiles:
         self.run(panel)
 
     def enter(self, line: Value, x: Value, w: Value) -> None:
-        """Emit the start of line number ``line``: positions, addresses, ranges of taps inside the base.
+        """Emit the start of line ``line``: its positions, its addresses, and its taps inside the base (lhs).
 
-        Advances ``x`` and ``w``, the addresses of the base (lhs) and filter (rhs), to the line.
+        A line has fixed result positions along all axes but the row axis of the tiles. ``x`` and ``w`` are
+        the addresses of the base and of the filter (rhs); those of the line are kept in ``self``.
         """
         f = self.f
         remainder = line
@@ -200,7 +209,10 @@ class Tiles:
         self.x, self.w = x, w
 
     def run(self, panel: Value) -> None:
-        """Emit all tiles of the current line, or segment of a line, for filter panel number ``panel``."""
+        """Emit a convolution's tiles for the current line of results and panel ``panel`` of output features.
+
+        A line has all result positions along the row axis of the tiles, or a segment of them.
+        """
         f, rows = self.f, self.tiling.rows
         self.panel = panel
         self.w_panel = f.offset(self.w, panel * self.panel_bytes)
@@ -220,15 +232,19 @@ class Tiles:
             self._border_tiles(low, high, others)
 
     def _inner_tiles(self, low: Value, high: Value) -> None:
-        """Emit a loop over the interior tiles; ``low`` and ``high`` are positions along the row axis."""
+        """Emit a loop over the convolution's tiles at positions low <= p < high along the tiles' row axis.
+
+        All window elements of these tiles are inside the base (lhs).
+        """
         rows = self.tiling.rows
         with self.f.loop(low, high, rows) as loop:
             self._tile(loop.index, [(range(rows), None)])
 
     def _border_tiles(self, low: int, high: int, others: Iterator[tuple[int, int]]) -> None:
-        """Emit the tiles of a line outside of the interior positions [low, high) along the row axis.
+        """Emit a convolution's tiles at positions p < low and p >= high along the tiles' row axis.
 
-        ``others`` yields the (first position, number of positions) of each of these tiles.
+        Some of their window elements are outside the base (lhs). ``others`` yields the (first position,
+        number of positions) of each of these tiles.
         """
         f, rows, axis = self.f, self.tiling.rows, self.phase.axes[self.tiling.row]
         if has_few_borders(axis):
@@ -243,7 +259,11 @@ class Tiles:
             self._selecting_tile(f.constant(I64, axis.positions - remainder), remainder)
 
     def _selecting_tile(self, row: Value, rows: int) -> None:
-        """Emit a border tile in which each tap updates only the rows at which it is inside the base."""
+        """Emit a tile that checks at run time at which rows each window element is inside the base (lhs).
+
+        A window element updates the sums of only those rows. The tile has ``rows`` rows: result positions
+        along an axis, from ``row`` on.
+        """
         f, number = self.f, self.tiling.row
         e, axis = Elements(f, self.tiling.lanes, {}), self.phase.axes[number]
         ranges = [axis.tap_range(row + r) for r in range(rows)]
@@ -264,9 +284,10 @@ class Tiles:
         self._write_tile(unflatten(tap.values, sums), row, rows)
 
     def _border_tile(self, row: int, count: int) -> None:
-        """Emit a tile of ``count`` rows at the constant position ``row``, without taps outside the base.
+        """Emit a tile at a constant position, without multiply-adds of taps (window elements) in the padding.
 
-        Consecutive taps that are inside the base at the same rows of the tile share one loop.
+        The tile has ``count`` rows: result positions along an axis, from ``row`` on. Consecutive taps that
+        are inside the base (lhs) at the same rows share one loop.
         """
         axis = self.phase.axes[self.tiling.row]
         inside = [axis.taps_inside(row + r) for r in range(count)]
@@ -285,11 +306,13 @@ class Tiles:
     def _tile(
         self, row: Value, pieces: Sequence[tuple[range, tuple[int, int] | None]], count: int | None = None
     ) -> None:
-        """Emit a tile at position ``row`` along the row axis: initial sums, multiply-adds, epilogue.
+        """Emit a register tile of results: its initial sums, the multiply-adds, and the stores.
 
         Args:
-            pieces: (rows of the tile, range of taps along the row axis) of each loop nest; None for all taps.
-            count: number of rows of the tile; None for that of the tiling.
+            row: the position of its first row along the axis of its rows.
+            pieces: (rows of the tile, range of window elements along that axis) of each loop nest of
+                multiply-adds; a range of None means all of them.
+            count: number of rows of the tile; None for the number in the tiling.
         """
         f, tiling = self.f, self.tiling
         rows = tiling.rows if count is None else count
@@ -306,7 +329,11 @@ class Tiles:
         self._write_tile(sums, row, rows)
 
     def _start(self, row: Value, rows: int) -> list[Element]:
-        """Emit the initial sums of a tile: zero, or the stored sums over earlier ranges of taps."""
+        """Emit the initial sums of a tile: zero, or the sums of earlier products, loaded from memory.
+
+        The products of a sum may be split into ranges; each range but the first continues from the sums that
+        the one before it stored. The tile has ``rows`` rows: result positions along an axis, from ``row`` on.
+        """
         f, tiling = self.f, self.tiling
         zero = constant(f, self.kind, 0, tiling.lanes)
         if self.first_part is None or self.epilogue.resume is None:
@@ -319,13 +346,14 @@ class Tiles:
         return sums
 
     def _loops(self, taps: tuple[int, int] | None, *, without_rows: bool = False) -> Loops:
-        """Return the loops over the taps of a tile, outermost first; loops over contiguous taps are merged.
+        """Return the loops over the taps of a tile, outermost first, with as few loops as the strides allow.
 
-        A loop is (low, high, step in bytes in the base, step in bytes in the filter).
+        A tap is a window element or an input feature. A loop is (low, high, bytes per step in the base, bytes
+        per step in the filter).
 
         Args:
-            taps: the range of taps along the row axis of the tile; None for all.
-            without_rows: leave out the loop along the row axis.
+            taps: the range of taps along the axis of the tile's rows; None for all.
+            without_rows: leave out the loop over taps along that axis.
         """
         bounds: Loops = []
         inner_taps = 1
@@ -350,10 +378,15 @@ class Tiles:
     def _nest(
         self, loops: Loops, x: Value, w: Value, sums: list[Element], rows: range, stride: int
     ) -> list[Element]:
-        """Emit ``loops`` over taps that carry the addresses ``x`` and ``w`` and the sums; return the sums.
+        """Emit nested ``loops`` of multiply-adds over taps (window elements and input features) of a tile.
 
-        A loop nest inside that has `DEEP` or more steps sums up from zero and is added afterwards, to round
-        less.
+        Returns the new sums. An inner loop nest of `DEEP` or more steps sums up from zero, and its sums are
+        added to the outer ones, to round less.
+
+        Args:
+            x, w: addresses of the base (lhs) and of the filter (rhs) at the first tap.
+            rows: the rows (result positions) of the tile to update.
+            stride: bytes in the base from one row of the tile to the next.
         """
         f = self.f
         if not loops:
@@ -380,10 +413,10 @@ class Tiles:
         return unflatten(loop.values[2:], sums)
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
-        """Emit the multiply-adds of one tap; return the new sums.
+        """Emit the multiply-adds of one window element and input feature; return the new sums of the tile.
 
-        The row of the filter panel at ``w`` is multiplied by one broadcast element of the base per row of the
-        tile. These elements are ``stride`` bytes apart, from ``x`` on.
+        The vectors of the filter at ``w`` are multiplied by one broadcast element of the base per row of the
+        tile. These elements are ``stride`` bytes apart, from ``x`` on; only ``rows`` are updated.
         """
         f, tiling = self.f, self.tiling
         e = Elements(f, tiling.lanes, {})
@@ -398,9 +431,10 @@ class Tiles:
         return updated
 
     def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
-        """Emit the epilogue of every vector of sums.
+        """Emit the fused operations and the store for every vector of a tile's ``sums``.
 
-        A long epilogue is a separate function that loops over a copy of the tile on the stack.
+        If that code is long, it is a separate function that loops over a copy of the tile on the stack. The
+        tile has ``rows`` rows: result positions along an axis, from ``row`` on.
         """
         f, tiling = self.f, self.tiling
         first = self.panel * tiling.panel
@@ -418,7 +452,11 @@ class Tiles:
         call_apart(f, "epilogue", values, self._apart)
 
     def _apart(self, f: Function, parameters: Sequence[Value]) -> None:
-        """Emit the body of a function that applies the epilogue to each vector of a stored tile."""
+        """Emit the body of a function that loads a tile's sums from the stack and stores its results.
+
+        It applies the fused operations in between, vector by vector. The ``parameters`` are: address of the
+        tile, its first row, number of rows, first output feature, variable positions, extra pointers.
+        """
         tiling = self.tiling
         scratch, row, rows, first, *others = parameters
         positions: list[Index] = []
@@ -434,10 +472,13 @@ class Tiles:
             epilogue.store(*at, value)
 
     def _place(self, axes: Sequence[Index], row: Value, column: Value) -> tuple[Elements, Indices]:
-        """Return (emitter, result index) for the sums of a row and the output features from ``column`` on.
+        """Return (emitter, index in the result) for a vector of output features, from number ``column`` on.
 
-        The emitter masks the lanes beyond the last output feature. ``axes`` are the positions along the other
-        axes.
+        The emitter masks the lanes beyond the last output feature.
+
+        Args:
+            axes: the position of the results along each axis of the convolution.
+            row: the position that replaces the one along the axis of a tile's rows.
         """
         phase, tiling = self.phase, self.tiling
         e = Elements(Function.of(column), tiling.lanes, {})
@@ -453,15 +494,16 @@ class Tiles:
 
 
 def _extent(loops: Loops) -> int:
-    """Return the product of the trip counts of loops; 0 if one of the counts is not constant."""
+    """Return the product of the trip counts of ``loops``; 0 if one of the counts is not constant."""
     extents = [high - low if isinstance(low, int) and isinstance(high, int) else 0 for low, high, *_ in loops]
     return math.prod(extents)
 
 
 def _divided(loops: Loops) -> Loops:
-    """Strip-mine a single long loop into a loop over blocks and a loop over the steps of a block.
+    """Split a single long loop in two: over blocks of steps, and over the steps of a block.
 
-    Returns ``loops`` unchanged unless a block size of at least `DEEP` divides both constant bounds.
+    Returns ``loops`` unchanged if they are several, or if the loop has no constant bounds that are multiples
+    of a block size of at least `DEEP` steps.
     """
     (low, high, x, w), *inner = loops
     if inner or not (isinstance(low, int) and isinstance(high, int)) or high - low < 4 * DEEP:

@@ -19,8 +19,10 @@ from hloom.ir.affine import Index, Variable
 def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
     """Emit the kernel (filter, packed, begin, end) that packs the filter (rhs) of all groups into panels.
 
-    A panel has one row of output features for each tap, in the order of the loops over taps. If the output
-    features are contiguous in memory, a task packs one tap of all panels, else one panel.
+    A panel has the output features of one tile: one row of them for each tap (window element and input
+    feature), in the order of the loops over taps. The kernel loops over tasks, from number begin to end: a
+    task packs one tap of all panels of a group if the output features are contiguous in memory, else one
+    panel.
     """
     convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f = module.function(name, [PTR, PTR, I64, I64])
@@ -53,12 +55,13 @@ def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel
 def _pack_row(
     e: Elements, tiled: TiledPhase, source: Value, position: Index, panel: Variable, row: Value
 ) -> None:
-    """Emit the packing of one row of a panel: the elements of one tap, for the panel's output features.
+    """Emit the packing of one row of a panel: one tap of the filter (rhs), for the panel's output features.
 
     Args:
-        position: index in the filter, as elements from ``source``, of the tap's first output feature.
+        position: index of the filter's element for this tap and the group's first output feature, counted
+            from ``source``.
         panel: the number of the panel.
-        row: the address of the packed row.
+        row: the address to write to.
     """
     convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f, size, lanes = Function.of(row), storage_bytes(convolution.kind), tiling.lanes
@@ -78,10 +81,10 @@ def _pack_row(
 
 
 def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
-    """Emit the kernel (base, copy, begin, end) that copies the base (lhs) strip by strip.
+    """Emit the kernel (base, copy, begin, end) that copies the base (lhs) so that its strips are contiguous.
 
-    A strip is a range of the last dimension, for all indices of the other dimensions; it is contiguous in the
-    copy.
+    A strip is a range of the last dimension, for all indices of the other dimensions. The kernel loops over
+    the merged other dimensions, from index begin to end.
     """
     f = module.function(name, [PTR, PTR, I64, I64])
     source_pointer, target_pointer, begin, end = f.parameters
@@ -92,7 +95,10 @@ def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) 
     element, number = Variable(count, "p"), Variable(width // strip, "s")
 
     def copy(number: Index, columns: int) -> None:
-        """Emit the copy of some columns of strip ``number`` in whole vectors: masked stores may be slow."""
+        """Emit the copy of the first ``columns`` elements of a row of strip ``number``.
+
+        The vectors have decreasing powers of two as lane counts: masked stores may be slow.
+        """
         done = 0
         while done < columns:
             lanes = 1 << ((columns - done).bit_length() - 1)
@@ -114,9 +120,10 @@ def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) 
 
 
 def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
-    """Emit the kernel (base, copy, begin, end) that copies the base (lhs), converted and zero-padded.
+    """Emit the kernel (base, copy, begin, end) that copies the base (lhs), padded with zeros.
 
-    The elements of the copy have the accumulator type.
+    It converts the elements to the accumulator type, and loops over the first dimension of the copy, from
+    index begin to end.
     """
     dimensions = _merged_dimensions(convolution)
     f = module.function(name, [PTR, PTR, I64, I64])
@@ -163,9 +170,9 @@ def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) ->
 
 
 def _merged_dimensions(convolution: DirectConvolution) -> list[tuple[int, int, int]]:
-    """Return (size, padding before, padding after) of the base's dimensions, major first.
+    """Return (size, padding before, padding after) of the dimensions of the base (lhs), major first.
 
-    A dimension is merged with the next one if that has no padding.
+    Dimensions are merged where possible: a dimension with the next one if that has no padding.
     """
     assert convolution.padding is not None
     merged: list[tuple[int, int, int]] = []

@@ -28,18 +28,20 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class StrideAxis:
-    """The positions of results and the taps of the window along one axis.
+    """One axis of the loops of a convolution: positions enumerate results, and taps the products of a sum.
 
-    The base (lhs) index is position * step + tap * dilation - low; there is a product if it is in [0, size).
+    The taps are window elements or input features. At a position and a tap, the index in the base (lhs) is
+    position * step + tap * dilation - low; there is a product only if it is in [0, size).
 
     Attributes:
-        positions, taps: the number of positions and of taps (window elements).
-        x_position, x_tap: distance in the base, in elements, between neighboring positions, and between taps.
+        positions, taps: the number of positions and of taps.
+        x_position, x_tap: distance in the base, in elements, between neighboring positions, and between
+            neighboring taps.
         w_position, w_tap: the same distances in the filter (rhs).
-        step, dilation, low, size: coefficients of the base index.
+        step, dilation, low, size: the numbers in the formula of the base index.
         targets: (dimension, size) of the result dimensions that the positions enumerate, major first.
         scale, offset: the result index is position * scale + offset.
-        padded: the base in memory has zeros wherever taps are outside of it.
+        padded: whether the base in memory has zeros wherever taps are outside of it.
     """
 
     positions: int
@@ -59,7 +61,10 @@ class StrideAxis:
 
     @property
     def whole(self) -> tuple[int, int]:
-        """Return (first, end) of the positions at which every tap is inside the base; (0, 0) if none."""
+        """Return (first, end) of the positions at which all taps of this axis are inside the base (lhs).
+
+        Positions are those of results, and taps are window elements. Returns (0, 0) if there are none.
+        """
         if not self.step:
             return (0, self.positions) if self._inside(0, 0) and self._inside(0, self.taps - 1) else (0, 0)
         first = max(0, -(-self.low // self.step))
@@ -69,21 +74,25 @@ class StrideAxis:
 
     @property
     def bounded(self) -> bool:
-        """Return whether, at some position, a tap is outside the base."""
+        """Return whether a window element is outside the base (lhs) at some position along this axis."""
         return self.taps > 0 and self.whole != (0, self.positions)
 
     def _inside(self, position: int, tap: int) -> bool:
         return 0 <= position * self.step + tap * self.dilation - self.low < self.size
 
     def taps_inside(self, position: int) -> range:
-        """Return the range of the taps that are inside the base at a constant position."""
+        """Return the range of the taps of this axis that are inside the base (lhs) at a constant position.
+
+        The position is that of a result; taps are window elements.
+        """
         inside = [tap for tap in range(self.taps) if self._inside(position, tap)]
         return range(inside[0], inside[-1] + 1) if inside else range(0)
 
     def tap_range(self, position: Value) -> tuple[Value | int, Value | int]:
-        """Emit the bounds [first, end) of the taps inside the base at a run-time position.
+        """Emit the bounds [first, end) of this axis's window elements that are inside the base (lhs).
 
-        Returns constants if all taps are inside at every position.
+        ``position`` is the position of the result at run time. Returns constants if all window elements are
+        inside at every position.
         """
         if not self.bounded:
             return 0, self.taps
@@ -100,15 +109,15 @@ class StrideAxis:
 
 @dataclass(frozen=True, slots=True)
 class StridePhase:
-    """A convolution without base dilation that computes all or some elements of the result.
+    """A convolution without base dilation that computes some or all elements of the result of another one.
 
     Attributes:
-        axes: the axes of the sums, each with positions (of results) and taps (of the window).
+        axes: the axes of the loops, each with positions (of results) and taps (of products in a sum).
         x_offset, w_offset: elements from the start of the base (lhs) and of the filter (rhs) to position 0,
             tap 0 on all axes.
         columns: number of output features of a group; their results are adjacent.
         w_column: elements of the filter from one output feature to the next.
-        feature: the result's feature dimension.
+        feature: the number of the result's feature dimension.
         rank: number of dimensions of the result.
     """
 
@@ -122,7 +131,10 @@ class StridePhase:
 
     @property
     def terms(self) -> int:
-        """Return the number of products in the sum of one result, padding included."""
+        """Return the number of products in the sum of one result, counting those with padding.
+
+        It is the product of the window's size and the number of input features.
+        """
         return math.prod(axis.taps for axis in self.axes)
 
     @property
@@ -130,7 +142,7 @@ class StridePhase:
         return math.prod(axis.positions for axis in self.axes) * self.columns
 
     def indices(self, e: Elements, positions: Sequence[Index], column: Index) -> Indices:
-        """Return the result index of output feature ``column`` at a position along each axis."""
+        """Return the index in the result of output feature ``column``, given the position along each axis."""
         input_indices = [Index(0)] * self.rank
         for axis, position in zip(self.axes, positions, strict=True):
             if len(axis.targets) == 1:
@@ -146,25 +158,26 @@ class StridePhase:
 
 @dataclass(frozen=True, slots=True)
 class DirectConvolution:
-    """A convolution in terms of strides, as phases without base dilation.
+    """A convolution in terms of strides, divided into phases: convolutions without base dilation.
 
     Attributes:
         phases: together they compute every result element once.
         kind: the accumulator type.
         x_type, w_type: element types of the base (lhs) as the kernel reads it, and of the filter (rhs).
-        source_type: element type of the base array.
-        x_dimensions: dimensions of the base array.
-        padding: (low, high) padding of each base dimension if the base is copied with its padding; else None.
-        strip: if the base is copied in strips, the number of elements of its last dimension in a strip; else
-            0.
+        source_type: element type of the base array, before any copy.
+        x_dimensions: dimensions of the base array, before any copy.
+        padding: (low, high) padding of each base dimension if the kernel reads a padded copy of it; else
+            None.
+        strip: the length of a strip of the last base dimension if the kernel reads a copy of the base in
+            which each strip is contiguous; else 0.
         groups: number of groups.
         depth: number of input features of a group.
         x_feature: elements of the base from one input feature to the next.
         x_group: elements of the base from one group to the next.
         outputs: number of output features of all groups.
-        repeat: 0 if the lanes are output features of one group. Otherwise lanes span groups, and this is the
-            number of output features of each group.
-        deep: whether the lanes are input features.
+        repeat: 0 if the vector lanes are output features of one group. Otherwise lanes span groups, and this
+            is the number of output features of each group.
+        deep: whether the vector lanes are input features.
         w_feature: elements of the filter from one input feature to the next.
     """
 
@@ -187,7 +200,10 @@ class DirectConvolution:
 
     @property
     def strip_elements(self) -> int:
-        """Return the number of elements in one strip of the copied base."""
+        """Return the number of elements of the base (lhs) in one strip.
+
+        A strip is a range of the last dimension, for all indices of the others.
+        """
         return math.prod(self.x_dimensions[:-1]) * self.strip
 
     @property
@@ -211,9 +227,10 @@ class DirectConvolution:
 
 
 def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolution | None:
-    """Return a convolution in terms of strides; None for dynamic shapes or empty arrays.
+    """Return a convolution instruction in terms of strides; None for dynamic shapes or empty arrays.
 
-    ``copied`` says that the base (lhs) is copied in the accumulator type, with the padding that taps read.
+    ``copied`` says that the kernel reads a copy of the base (lhs), which has the accumulator type and all
+    padding that the windows read.
     """
     operation = operation_of(i, Convolution)
     labels, window = operation.dim_labels, operation.window
@@ -267,10 +284,11 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolut
 
 
 def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
-    """Return a convolution in small groups with lanes across groups; None if its strides do not allow that.
+    """Return a convolution with vector lanes that span its small groups; None if strides do not allow that.
 
-    Either each group has one output feature and neighboring groups are adjacent in the base (lhs), or the
-    input features of neighboring groups are contiguous and at most four vector loads give those of all lanes.
+    They do if each group has one output feature and neighboring groups are adjacent in the base (lhs). They
+    also do if the input features of neighboring groups are contiguous and a vector of results needs at most
+    four vectors of them.
     """
     c = convolution
     columns = c.phases[0].columns
@@ -286,10 +304,10 @@ def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvoluti
 
 
 def in_strips(convolution: DirectConvolution, rows: Sequence[tuple[int, int]]) -> DirectConvolution | None:
-    """Return a convolution that reads a copy of the base (lhs) divided into strips of its last dimension.
+    """Return a convolution changed to read a copy of the base (lhs) in strips of its last dimension.
 
-    The positions of a tile along its row axis are one strip, contiguous in the copy. Returns None if the
-    tiles do not allow that, as when the row axis is not the last dimension of the base.
+    Each strip is contiguous in the copy, and the positions of a tile along its row axis are one strip.
+    Returns None if the tiles do not allow that, as when the row axis is not the last dimension of the base.
 
     Args:
         rows: (row axis, number of positions of a tile along it) for each phase.
@@ -314,9 +332,10 @@ def in_strips(convolution: DirectConvolution, rows: Sequence[tuple[int, int]]) -
 
 
 def across_depth(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
-    """Return a convolution with lanes across input features; None if these do not fill vectors.
+    """Return a convolution changed to have input features in its vector lanes; None if that is not possible.
 
-    They must be contiguous in the base (lhs), their number a multiple of ``lanes``, and the type not complex.
+    The input features must be contiguous in the base (lhs), their number a multiple of ``lanes``, and the
+    type not complex.
     """
     c = convolution
     if c.x_feature != 1 or c.depth % lanes or c.kind.is_complex:
@@ -335,9 +354,10 @@ def _phases(d: WindowDimension, results: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Spatial:
-    """One phase of a spatial dimension, before strides are known.
+    """The part of a convolution along one spatial dimension that computes every n-th result, without strides.
 
-    Its window elements are ``first``, ``first + apart``, ...; base dilation puts holes under the others.
+    With base dilation, these results all use the same window elements, number ``first``, ``first + apart``,
+    ... The others meet the zeros between the elements of the base (lhs).
     """
 
     axis: StrideAxis
@@ -348,12 +368,12 @@ class _Spatial:
     def along(
         self, x_stride: int, w_stride: int, dimension: int, before: int, padded: bool
     ) -> tuple[StrideAxis, int, int]:
-        """Return the axis with its strides, and the base and filter offsets of position 0, tap 0.
+        """Return (axis with its strides, base offset, filter offset), the offsets of position 0 and tap 0.
 
         Args:
             x_stride, w_stride: strides of this dimension in the base (lhs) and in the filter (rhs).
-            dimension: the spatial dimension of the result.
-            before: number of padding elements that precede the base in memory.
+            dimension: the number of this spatial dimension in the result.
+            before: number of padding elements that precede the base's own in memory.
             padded: whether the base in memory has its padding.
         """
         a, d = self.axis, self.window
@@ -366,9 +386,11 @@ class _Spatial:
 
 
 def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatial:
-    """Return the phase of a spatial dimension that computes results ``phase``, ``phase`` + period, ...
+    """Return the part of a convolution along a spatial dimension that computes every period-th result.
 
-    ``size`` and ``results`` are the sizes of the dimension in the base (lhs) and in the result.
+    These are results ``phase``, ``phase`` + period, ...: all use the same window elements, as the others meet
+    the zeros of base dilation. ``size`` and ``results`` are the sizes of the dimension in the base (lhs) and
+    in the result.
     """
     hole = d.base_dilation
     common, apart = math.gcd(d.stride, hole), hole // math.gcd(d.window_dilation, hole)
@@ -388,9 +410,13 @@ def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatia
 def _joined(
     fixed: Sequence[StrideAxis], spatial: Sequence[tuple[StrideAxis, int, int]]
 ) -> tuple[tuple[StrideAxis, ...], int, int]:
-    """Return (axes, base offset, filter offset) of a phase, without axes of one position and one tap.
+    """Join a convolution's axes; return (axes, base offset, filter offset).
 
-    ``spatial`` has the (axis, base offset, filter offset) of each spatial dimension.
+    Axes of one position and one tap (window element) are left out.
+
+    Args:
+        fixed: the axes of the batch, the groups and the input features.
+        spatial: (axis, base offset, filter offset) of each spatial dimension; the offsets are added up.
     """
     axes = [*fixed, *(axis for axis, _, _ in spatial)]
     nontrivial = [a for a in axes if a.positions != 1 or a.taps != 1 or a.bounded or a.offset]
@@ -398,7 +424,11 @@ def _joined(
 
 
 def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
-    """Return the (low, high) padding of a spatial dimension that its windows read."""
+    """Return the (low, high) padding that the windows along a spatial dimension read.
+
+    The padding is counted in elements of the base (lhs), without base dilation. ``size`` and ``results`` are
+    the sizes of the dimension in the base and in the result.
+    """
     low = high = 0
     for phase in range(_phases(d, results)):
         axis = _spatial(d, size, results, phase).axis
@@ -409,7 +439,10 @@ def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
 
 
 def _merged(axes: Sequence[StrideAxis]) -> tuple[StrideAxis, ...]:
-    """Merge neighboring axes of one tap whose positions are contiguous in the base and in the result."""
+    """Return a convolution's ``axes``, with neighbors merged where one loop can take the place of both.
+
+    They must have a single window element, and be contiguous in the base (lhs) and in the result.
+    """
     merged: list[StrideAxis] = []
     for axis in sorted(axes, key=lambda a: a.targets[0][0] if a.targets else -1, reverse=True):
         inner = merged[-1] if merged else None

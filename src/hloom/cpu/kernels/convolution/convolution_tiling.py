@@ -46,13 +46,14 @@ COMMON: Final = Target.named("x86_64-linux-gnu", "x86-64-v3")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A split of the taps into ranges: all tiles run for one range before the next.
+    """A split of a convolution's taps into ranges: all tiles run for one range before the next range.
 
-    The part of the filter that a range reads then stays in the cache.
+    A tap is a window element or an input feature. The part of the filter (rhs) that a range reads stays in
+    the cache meanwhile.
 
     Attributes:
-        singles: axes of which each range has a single tap, outermost first.
-        axis: the axis, inside these, of which each range has several taps.
+        singles: the numbers of the axes of which each range has a single tap, outermost first.
+        axis: the number of the axis, inside these, of which each range has several taps.
         step: number of taps of ``axis`` in a range.
     """
 
@@ -61,23 +62,28 @@ class Split:
     step: int
 
     def count(self, phase: StridePhase) -> int:
-        """Return the number of ranges of taps."""
+        """Return the number of ranges into which this split divides the products of each sum.
+
+        ``phase`` is the convolution whose products they are.
+        """
         taps = [phase.axes[n].taps for n in self.singles]
         return math.prod(taps) * -(-phase.axes[self.axis].taps // self.step)
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionTiling:
-    """The register tiles of a phase, positions along one axis x output features, and their loop order.
+    """The register tiles of a convolution, positions along one axis x output features, and their loop order.
 
     Attributes:
-        row: the axis along which a tile has several positions, its rows; -1 for tiles of one row.
+        row: the number of the axis along which a tile has several result positions, its rows; -1 for tiles of
+            one row.
         rows: number of rows of a tile.
         vectors: number of vectors of output features in a tile.
         lanes: number of lanes of a vector.
-        split: the ranges of taps; None if all taps are one range.
-        panels_first: whether all lines run for one panel of the filter before the next panel. A line has all
-            positions along the row axis.
+        split: the ranges of taps (window elements, input features) that all tiles run through one after
+            another; None if all taps are one range.
+        panels_first: whether all lines run for one panel before the next panel. A line has all positions
+            along the row axis, and a panel the output features of one tile.
         pieces: number of segments into which lines are divided, so that there are enough tasks for the
             threads.
         pieces_first: whether all lines and panels run for one segment before the next segment.
@@ -107,22 +113,28 @@ class ConvolutionTiling:
         return self.vectors * self.lanes
 
     def panels(self, phase: StridePhase) -> int:
-        """Return the number of filter panels of a group, each with the output features of one tile."""
+        """Return the number of panels of a group's output features; a panel is as wide as a register tile."""
         return -(-phase.columns // self.panel)
 
     def lines(self, phase: StridePhase) -> int:
-        """Return the number of lines of tiles: the product of the positions of all axes but the row axis."""
+        """Return the number of lines of tiles: the product of the positions of all axes but the tiles' own.
+
+        A line has all positions along the axis of a tile's rows.
+        """
         return math.prod(axis.positions for n, axis in enumerate(phase.axes) if n != self.row)
 
 
 def tiling_of(
     convolution: DirectConvolution, phase: StridePhase, target: Target, *, resumable: bool
 ) -> ConvolutionTiling:
-    """Return the register tiles of a phase with the least estimated cycles.
+    """Return the register tiles with the least estimated cycles for a convolution without base dilation.
 
-    The taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss. The rows of
-    a tile and the ranges determine the order of additions; if results must be reproducible, both are those of
-    the target `COMMON`.
+    The products of a sum may be split into ranges if sums are ``resumable``: can be stored and reloaded
+    without loss. The rows of a tile and the ranges determine the order of additions: if results must be the
+    same on all targets, both are chosen for the target `COMMON`.
+
+    Args:
+        convolution: the convolution that ``phase`` computes a part of.
     """
     common = None
     if target.reproducible:
@@ -139,9 +151,10 @@ def tiling_of(
 def _cheapest(
     convolution: DirectConvolution, phase: StridePhase, target: Target, common: ConvolutionTiling | None
 ) -> ConvolutionTiling:
-    """Return the register tiles with the least estimated cycles.
+    """Return the register tiles of a convolution with the least estimated cycles.
 
-    They have as many rows as ``common``, the tiles of the target `COMMON`, unless that is None.
+    ``phase`` is the part of the convolution to tile. The tiles have as many rows as ``common``, the tiles for
+    the target `COMMON`, unless that is None.
     """
     kind = convolution.kind
     full = (REPEATED_BYTES if convolution.repeat else target.vector_bytes) // register_type(kind).size
@@ -173,9 +186,9 @@ def _cheapest(
 def _deep_tiling(
     convolution: DirectConvolution, phase: StridePhase, target: Target, common: ConvolutionTiling | None
 ) -> ConvolutionTiling:
-    """Return the tiles for lanes along input features, with one vector of partial sums per output feature.
+    """Return the tiles for vector lanes along input features: one vector of partial sums per output feature.
 
-    They have as many rows as ``common``, the tiles of the target `COMMON`, unless that is None.
+    The tiles have as many rows as ``common``, the tiles for the target `COMMON`, unless that is None.
     """
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
@@ -187,7 +200,7 @@ def _deep_tiling(
 
 
 def accumulators(convolution: DirectConvolution, lanes: int, vectors: int, target: Target) -> int:
-    """Return the number of accumulators that fit into the registers beside ``vectors`` vectors of the filter.
+    """Return how many accumulators fit into the registers beside ``vectors`` vectors of the filter (rhs).
 
     A processor that cannot broadcast a memory operand needs registers for an element of the base (lhs), and
     one without fused multiply-add needs a register for a product.
@@ -207,14 +220,21 @@ def _cycles(rows: int, vectors: int) -> float:
 
 
 def _cycles_across(rows: int, vectors: int) -> float:
-    """Return the cycles of one tap of a tile if each multiply-add loads its own vector of the base (lhs)."""
+    """Return the estimated cycles of one step of a tile of ``rows`` x ``vectors`` accumulators.
+
+    A step has a multiply-add for each accumulator; here each of them loads its own vector of the base (lhs).
+    """
     return max(rows * vectors, 4) + 0.5
 
 
 def _ordered(
     convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling, *, resumable: bool
 ) -> ConvolutionTiling:
-    """Choose the loop order and the split of taps so that the operand read most often stays in the cache."""
+    """Return ``tiling`` with a loop order that keeps the operand read most often in the cache.
+
+    If sums are ``resumable`` (can be stored and reloaded without loss), the products of each sum may be split
+    into ranges as well.
+    """
     size = storage_bytes(convolution.kind)
     tiling = replace(tiling, pieces=_pieces(phase, tiling))
     panel_bytes = tiling.panel * phase.terms * size
@@ -228,7 +248,10 @@ def _ordered(
 
 
 def _pieces(phase: StridePhase, tiling: ConvolutionTiling) -> int:
-    """Return the number of segments of a line: more than one for few long lines, to occupy all threads."""
+    """Return the number of segments of a line: more than 1 if lines are few and long, to occupy all threads.
+
+    A line has all positions along the row axis of the tiles.
+    """
     if tiling.row < 0:
         return 1
     low, high, _ = border_tiles(phase.axes[tiling.row], tiling.rows)
@@ -237,9 +260,9 @@ def _pieces(phase: StridePhase, tiling: ConvolutionTiling) -> int:
 
 
 def _split(phase: StridePhase, tiling: ConvolutionTiling, size: int) -> Split | None:
-    """Return a split of the outermost taps into ranges that each read a small part of the filter.
+    """Return a split of the outermost loops over products into ranges that read small parts of the filter.
 
-    Returns None if each range would have too few products. ``size`` is the bytes of an element.
+    Returns None if each range would have too few products. ``size`` is the number of bytes of an element.
     """
     singles: list[int] = []
     inside = phase.terms
@@ -258,7 +281,8 @@ def _split(phase: StridePhase, tiling: ConvolutionTiling, size: int) -> Split | 
 def row_axis(phase: StridePhase) -> int:
     """Return the number of the axis along which tiles have several positions; -1 if no axis is suitable.
 
-    Prefers axes with few border positions, then many positions, then a small stride in the base (lhs).
+    Prefers axes with few positions whose taps are partly outside the base (lhs), then many positions, then a
+    small stride in the base.
     """
     best, best_rows = (False, -1, 0), -1
     for number, axis in enumerate(phase.axes):
@@ -271,15 +295,15 @@ def row_axis(phase: StridePhase) -> int:
 
 
 def has_few_borders(axis: StrideAxis) -> bool:
-    """Return whether an axis has so few border tiles that each gets specialized code.
+    """Return whether an axis has so few tiles with taps outside the base (lhs) that each gets its own code.
 
-    Otherwise a border tile selects, for each tap, the rows at which the tap is inside the base (lhs).
+    Otherwise such a tile selects at run time, for each tap, the rows at which the tap is inside.
     """
     return border_pieces(axis) <= BORDERS
 
 
 def border_pieces(axis: StrideAxis) -> int:
-    """Return the approximate number of specialized tiles for positions with taps outside the base (lhs)."""
+    """Return the approximate number of tiles specialized for positions whose windows reach into padding."""
     if not axis.bounded:
         return 0
     first, last = axis.whole
@@ -288,16 +312,20 @@ def border_pieces(axis: StrideAxis) -> int:
 
 
 def needs_copy(convolution: DirectConvolution, phase: StridePhase) -> bool:
-    """Return whether to copy the base (lhs): to convert its type, or to pad it if borders are many."""
+    """Return whether to copy the base (lhs): to convert its type, or to pad it.
+
+    It is padded if too many positions have window elements in the padding for each to get its own code.
+    """
     if convolution.x_type is not convolution.kind:
         return True
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
 
 
 def strips_pay(tiled: TiledPhase) -> bool:
-    """Return whether a copy of the base (lhs) in strips pays, as tiles read short, distant parts of it.
+    """Return whether it pays to copy the base (lhs) so that each strip of its last dimension is contiguous.
 
-    Without a copy, each tap reads another cache line, again for every panel of the filter.
+    It does if tiles read short, distant parts of the base: without a copy, each tap reads another cache line,
+    and does so again for every panel of the filter (rhs).
     """
     c, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     if c.padding is not None or c.groups > 1 or c.deep or c.repeat or c.kind.is_complex or tiling.row < 0:
@@ -313,9 +341,9 @@ def strips_pay(tiled: TiledPhase) -> bool:
 def strip_by_strip(
     convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling
 ) -> ConvolutionTiling:
-    """Return a tiling that runs all lines and panels of a few strips before the next strips.
+    """Return a tiling that runs all lines and panels for a few strips of the base before the next strips.
 
-    These strips of the copied base (lhs) then stay in the cache with a panel of the filter.
+    These strips of the copied base (lhs) then stay in the cache with a panel of the filter (rhs).
     """
     ranges = tiling.split.count(phase) if tiling.split is not None else 1
     low, high, _ = border_tiles(phase.axes[tiling.row], tiling.rows)
@@ -327,9 +355,9 @@ def strip_by_strip(
 
 
 def tap_axes(phase: StridePhase) -> list[int]:
-    """Return the axes to loop over for taps, in descending order of their tap strides in the base (lhs).
+    """Return the numbers of the axes to loop over to add up products, in descending order of base strides.
 
-    Axes with one tap that is always inside the base are left out.
+    Axes with a single window element, which is always inside the base (lhs), are left out.
     """
     numbers = [n for n, axis in enumerate(phase.axes) if axis.taps != 1 or axis.bounded]
     return sorted(numbers, key=lambda n: -abs(phase.axes[n].x_tap))
@@ -337,7 +365,7 @@ def tap_axes(phase: StridePhase) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class TiledPhase:
-    """A phase (a convolution without base dilation) with its register tiling."""
+    """A phase, which is a convolution without base dilation, with its register tiling."""
 
     convolution: DirectConvolution
     phase: StridePhase
@@ -345,12 +373,15 @@ class TiledPhase:
 
     @property
     def panels(self) -> int:
-        """Return the number of filter panels of a group, each with the output features of one tile."""
+        """Return the number of panels of a group's output features; a panel is as wide as a register tile."""
         return self.tiling.panels(self.phase)
 
     @property
     def lines(self) -> int:
-        """Return the number of lines of tiles: the product of the positions of all axes but the row axis."""
+        """Return the number of lines of tiles: the product of the positions of all axes but the tiles' own.
+
+        A line has all positions along the axis of a tile's rows.
+        """
         return self.tiling.lines(self.phase)
 
     @property
@@ -363,9 +394,10 @@ class TiledPhase:
 
     @property
     def _packing_pays(self) -> bool:
-        """Return whether packing the filter into panels saves more time than it takes.
+        """Return whether packing the filter (rhs) into panels saves more time than it takes.
 
-        It does if the rows of a panel are far apart in the filter, and many positions read each panel.
+        A panel has the output features of a tile: one row of them for each window element and input feature.
+        Packing pays if these rows are far apart in the filter, and many positions read each panel.
         """
         phase, kind = self.phase, self.convolution.kind
         positions = math.prod(axis.positions for axis in phase.axes if not axis.w_position)
@@ -380,7 +412,11 @@ class TiledPhase:
 
     @property
     def packed_strides(self) -> tuple[dict[int, int], int]:
-        """Return (elements between taps by axis number, elements of a panel) of the packed filter."""
+        """Return (strides, panel elements) of the filter (rhs) packed into panels, one tile wide each.
+
+        ``strides`` has, by axis number, the elements in a panel from one window element (or input feature) to
+        the next.
+        """
         stride = self.tiling.panel
         strides: dict[int, int] = {}
         for number in reversed(tap_axes(self.phase)):
@@ -396,10 +432,10 @@ class TiledPhase:
 
 
 def border_tiles(axis: StrideAxis, rows: int) -> tuple[int, int, Iterator[tuple[int, int]]]:
-    """Return (first, end, others) of a line of tiles with ``rows`` positions each.
+    """Return (first, end, others) of the tiles along an axis, each with up to ``rows`` result positions.
 
-    Positions [first, end) are those of the interior tiles, in which all taps are inside the base (lhs).
-    ``others`` yields (first position, number of positions) of each border tile.
+    Positions first <= p < end are those of the interior tiles, in which all window elements are inside the
+    base (lhs). ``others`` yields (first position, number of positions) of each other tile.
     """
     first, last = axis.whole
     low, high = -(-first // rows), last // rows

@@ -29,18 +29,19 @@ LEAST_PAIRED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class AxisTransform:
-    """The one-dimensional transforms along one dimension of an array.
+    """The one-dimensional Fourier transforms along one dimension of an array, as a kernel computes them.
 
     Attributes:
         part: the type of a real or imaginary part, f32 or f64.
-        length: number of elements of a transform.
+        length: number of complex elements that a transform maps to as many.
         outer, inner: products of the dimensions before and after the transformed one.
-        inverse: whether the transform is inverse: exchange real and imaginary parts, and divide by the
-            length.
-        source: form of the operand: ``complex``; ``real``; ``half``, the non-redundant half of a Hermitian
-            spectrum; or ``spectrum``, the length + 1 stored elements of the spectrum of a real signal, if the
-            elements of the transform are pairs of neighbors of this signal.
-        target: form of the result, one of the same names.
+        inverse: whether the transform is inverse: it is computed as the forward one, with the real and
+            imaginary parts exchanged before and after, and the result divided by the length.
+        source: how the operand represents these elements: ``complex``; ``real``, without imaginary parts;
+            ``half``, the non-redundant half of a Hermitian spectrum; or ``spectrum``, the non-redundant
+            length + 1 elements of the spectrum of a real signal, if the elements of the transform are pairs
+            of neighbors of this signal.
+        target: how the result represents its elements, one of the same names.
         vector_bytes: bytes of a vector.
     """
 
@@ -55,12 +56,12 @@ class AxisTransform:
 
     @property
     def lanes(self) -> int:
-        """Return the number of lanes of a whole vector."""
+        """Return the number of elements of type ``part`` in a vector of ``vector_bytes`` bytes."""
         return self.vector_bytes // self.part.size
 
     @property
     def within(self) -> bool:
-        """Return whether the lanes are elements of one transform; otherwise each has its own transform."""
+        """Return whether a vector's lanes are elements of one transform; else each has its own transform."""
         return self.inner == 1 and self.length % (self.lanes * self.lanes) == 0
 
     @property
@@ -69,7 +70,10 @@ class AxisTransform:
         return self.length // 2 + 1
 
     def elements(self, form: str) -> int:
-        """Return how many values of type ``part`` one signal or spectrum of the given form has in memory."""
+        """Return how many real numbers an array has for each transform; complex numbers count as two.
+
+        ``form`` says how the array represents a transform: ``complex``, ``real``, ``half`` or ``spectrum``.
+        """
         return {
             "complex": 2 * self.length,
             "real": self.length,
@@ -79,11 +83,10 @@ class AxisTransform:
 
 
 def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
-    """Return the one-dimensional transforms of an fft, in execution order.
+    """Return the one-dimensional transforms of an fft instruction, in execution order.
 
-    Vectors have 32 bytes if the target's vectors of partial sums have, else 64: the number of lanes
-    determines the order of additions, and the first pass keeps as many vectors in registers as a vector has
-    lanes.
+    The vectors have 32 bytes if that is the size of the target's vectors of partial sums, else 64. The number
+    of lanes determines the order of additions, and how many vectors the first pass keeps in registers.
     """
     vector_bytes = 32 if machine.partial_sum_bytes == 32 else 64
     operation = operation_of(i, Fft)
@@ -104,10 +107,10 @@ def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
 
 
 def _of_pairs(axis: AxisTransform) -> AxisTransform:
-    """Return the half-length complex transform, of pairs of neighbors, that computes a real transform.
+    """Return the complex transform of pairs of neighbors that computes a real transform, of half its length.
 
-    Returns ``axis`` unchanged if it is complex, of odd length or short, or if only its full length allows
-    lanes along the transform.
+    Returns ``axis`` unchanged if it is complex, of odd length or short, or if only its full length allows the
+    lanes of a vector to be elements of one transform.
     """
     if axis.length % 2 or axis.length < LEAST_PAIRED or "real" not in (axis.source, axis.target):
         return axis
@@ -117,20 +120,23 @@ def _of_pairs(axis: AxisTransform) -> AxisTransform:
 
 
 def area_count(axis: AxisTransform, passes: int) -> int:
-    """Return the number of scratch arrays, at most two, that hold a transform between its passes.
+    """Return the number of scratch arrays, at most two, that hold a transform between its ``passes``.
 
-    Joining the spectrum of a real signal counts as one more pass.
+    Computing the spectrum of a real signal from the transform of its pairs counts as one more pass.
     """
     return max(0, min(2, passes - 1 + (axis.target == "spectrum")))
 
 
 def within_bytes(axis: AxisTransform) -> int:
-    """Return the bytes of scratch memory of one transform with lanes along it: two arrays."""
+    """Return the bytes of scratch memory of a transform whose elements are the vector lanes: two arrays."""
     return 4 * axis.part.size * axis.length
 
 
 def lanes_of(axis: AxisTransform) -> int:
-    """Return the number of transforms per vector, bounded by their count and by the stack memory."""
+    """Return the number of vector lanes if each has its own transform.
+
+    It is limited by the number of transforms, and by the stack memory that they need.
+    """
     lanes = axis.lanes
     many = axis.outer if axis.inner == 1 else axis.inner
     while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
@@ -139,28 +145,32 @@ def lanes_of(axis: AxisTransform) -> int:
 
 
 def _areas(axis: AxisTransform) -> int:
-    """Return the bytes of scratch memory that each lane needs if every lane has its own transform."""
+    """Return the bytes of scratch memory per lane if each vector lane has its own transform."""
     return area_count(axis, len(radices(axis.length) or ())) * 2 * axis.length * axis.part.size
 
 
 def slot_bytes(axis: AxisTransform) -> int:
-    """Return the bytes of workspace for one group of transforms; 0 if its scratch fits on the stack.
+    """Return the bytes of workspace that the transforms of a vector need; 0 if they fit on the stack.
 
-    A group is one transform with lanes along it, or a vector with a transform per lane.
+    The lanes are elements of one transform, or each lane has its own.
     """
     size = within_bytes(axis) if axis.within else _areas(axis) * lanes_of(axis)
     return size if size > STACK_BYTES else 0
 
 
 def group_count(axis: AxisTransform) -> int:
-    """Return the number of vectors of transforms: of each outer index, or of all if ``inner`` is 1."""
+    """Return the number of vectors of transforms if each vector lane has its own transform.
+
+    If ``inner`` is 1, this is the number for the whole array, and a vector spans outer indices. Otherwise it
+    is the number for each outer index.
+    """
     return -(-(axis.outer if axis.inner == 1 else axis.inner) // lanes_of(axis))
 
 
 def slot_count(axis: AxisTransform) -> int:
-    """Return the number of scratch areas in the workspace, each for the transforms of one task.
+    """Return the number of scratch areas in the workspace for long transforms; each is used by one task.
 
-    This bounds the number of threads that can work on long transforms.
+    This limits the number of threads that can work on the transforms at the same time.
     """
     if axis.within:
         return min(SLOTS, axis.outer)

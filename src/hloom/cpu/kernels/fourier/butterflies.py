@@ -86,7 +86,10 @@ def rotated(f: Function, a: Pair, numerator: int, denominator: int) -> Pair:
 
 
 def transform(f: Function, x: Sequence[Pair]) -> list[Pair]:
-    """Emit the discrete Fourier transform of a few complex vectors; return it in natural order."""
+    """Emit the discrete Fourier transform of a few complex vectors; return its elements in natural order.
+
+    Each lane has its own transform.
+    """
     n = len(x)
     if n == 1:
         return list(x)
@@ -106,7 +109,10 @@ def _four(x: Sequence[Pair]) -> list[Pair]:
 
 
 def _composite(f: Function, x: Sequence[Pair], first: int) -> list[Pair]:
-    """Emit a transform of n = first * second elements: columns, twiddle factors, rows."""
+    """Emit the transform of n = first * second elements, as transforms of columns, then of rows.
+
+    The elements are multiplied by twiddle factors in between. Each lane has its own transform.
+    """
     n = len(x)
     second = n // first
     columns = [transform(f, [x[j + first * k] for k in range(second)]) for j in range(first)]

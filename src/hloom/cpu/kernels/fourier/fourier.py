@@ -41,9 +41,9 @@ Store: TypeAlias = Callable[[Value, Pair], None]
 
 
 def workspace_bytes(i: HloInstruction, machine: Target) -> int:
-    """Return the bytes of workspace of an fft: scratch of long transforms, and an intermediate half spectrum.
+    """Return the bytes of workspace of an fft, for scratch arrays of long transforms and a half spectrum.
 
-    The latter is needed by an inverse real transform along several dimensions.
+    The half spectrum is the intermediate result of an inverse real transform along several dimensions.
     """
     if not i.shape.element_count or is_small(i):
         return 0
@@ -94,7 +94,7 @@ def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
 
 
 class _Transform:
-    """Base of the emitters of transforms: twiddle tables, scratch memory and passes.
+    """Base of the emitters of Fourier transforms along one dimension: tables, scratch memory and passes.
 
     Attributes:
         lanes, wide: the number of lanes of a vector, and the vector type.
@@ -114,8 +114,8 @@ class _Transform:
     def table(self, n: int, radix: int, *, planar: bool) -> Value:
         """Return the address of a constant table of a pass's twiddle factors, exp(-2 pi i p k / n).
 
-        Here p < n / radix and 0 < k < radix. The table is indexed by p, k and part (real, imaginary); if
-        ``planar`` by k, part and p.
+        Here 0 <= p < n / radix and 0 < k < radix. The indices of the table are p, k and part (real or
+        imaginary), in this order; if ``planar``, they are k, part and p.
         """
         dtype = np.float32 if self.part is F32 else np.float64
         p, k = np.arange(n // radix)[:, None], np.arange(1, radix)[None, :]
@@ -127,11 +127,11 @@ class _Transform:
         return self.f.address(name)
 
     def at(self, base: Value, index: Value | int) -> Value:
-        """Return the address of the real or imaginary part number ``index`` from ``base`` on."""
+        """Return the address of real number ``index`` from ``base`` on; complex numbers count as two."""
         return self.f.offset(base, index, self.part)
 
     def finished(self, pair: Pair) -> Pair:
-        """Emit the last step of an inverse transform on a result element: scale it and swap its parts."""
+        """Return a result element; for an inverse transform, swap its parts and divide them by the length."""
         if not self.axis.inverse:
             return pair
         return pair[1] * (1.0 / self.n), pair[0] * (1.0 / self.n)
@@ -141,7 +141,10 @@ class _Transform:
         return (pair[1], pair[0]) if self.axis.inverse else pair
 
     def half_turns(self) -> Value:
-        """Return the address of a table of exp(-pi i k / n), 0 <= k <= n: real parts, then imaginary ones."""
+        """Return the address of a table of exp(-pi i k / n), 0 <= k <= n.
+
+        All real parts come first, then all imaginary parts.
+        """
         dtype = np.float32 if self.part is F32 else np.float64
         angle: Array = -np.pi * np.arange(self.n + 1) / self.n
         name = f"half_turns_{self.part.suffix}_{self.n}"
@@ -173,7 +176,7 @@ class _Transform:
         return even[0] - odd[1], even[1] + odd[0]
 
     def reader(self, area: Value) -> Load:
-        """Return a function that emits the load of a complex vector from the scratch array ``area``."""
+        """Return a function that emits the load of a complex vector at an index of scratch array ``area``."""
 
         def load(index: Value) -> Pair:
             address = self.f.offset(area, index * 2, self.unit)
@@ -183,7 +186,7 @@ class _Transform:
         return load
 
     def writer(self, area: Value) -> Store:
-        """Return a function that emits the store of a complex vector to the scratch array ``area``."""
+        """Return a function that emits the store of a complex vector, at an index of array ``area``."""
 
         def store(index: Value, pair: Pair) -> None:
             address = self.f.offset(area, index * 2, self.unit)
@@ -193,15 +196,16 @@ class _Transform:
         return store
 
     def vertical_pass(self, n: int, s: int, radix: int, step: int, load: Load, store: Store) -> None:
-        """Emit a Stockham pass of radix ``radix`` over elements that are whole vectors.
+        """Emit a Stockham pass of radix ``radix`` whose twiddle factors are the same in all lanes.
 
-        With m = n / radix, a butterfly maps the elements q + s (p + m k), k < radix, to q + s (radix p + k).
+        With m = n / radix, its transforms of ``radix`` elements read the elements q + s (p + m k), k < radix,
+        and write q + s (radix p + k).
 
         Args:
-            n: the length that the earlier passes left.
+            n: the length that the earlier passes left to transform.
             s: the product of the earlier radices.
             step: the increment of q, which runs from 0 to s; p runs from 0 to m.
-            load, store: emit the accesses of an element.
+            load, store: emit the accesses of the vector that starts at a given element.
         """
         f, m = self.f, n // radix
         table = self.table(n, radix, planar=False) if m > 1 else None
@@ -225,7 +229,7 @@ class _Transform:
 
 
 class _SideBySide(_Transform):
-    """Emits transforms with one transform per lane: neighboring columns, or rows that are gathered."""
+    """Emits Fourier transforms with one transform per lane: of neighboring columns, or of gathered rows."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         lanes = lanes_of(axis)
@@ -239,10 +243,10 @@ class _SideBySide(_Transform):
             self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
 
     def emit(self) -> int:
-        """Emit the kernel's loop over vectors of transforms; return its trip count.
+        """Emit the kernel's loop over vectors of transforms, one transform per lane; return its trip count.
 
-        If the scratch memory is in the workspace, the loop is over scratch areas: each iteration runs all
-        vectors of transforms that share one.
+        If the scratch memory is in the workspace, the loop is over scratch areas instead: each iteration
+        runs, one after another, all vectors of transforms that use the same area.
         """
         f, axis = self.f, self.axis
         groups = group_count(axis)
@@ -259,7 +263,10 @@ class _SideBySide(_Transform):
         return slots
 
     def numbered(self, number: Value, groups: int) -> None:
-        """Emit the transforms of vector number ``number``; each outer index has ``groups`` vectors."""
+        """Emit the transforms of vector number ``number``, one transform per lane.
+
+        ``groups`` is the number of vectors for each outer index of the array.
+        """
         if self.rows:
             self.group(self.f.constant(I64, 0), number * self.lanes, self.axis.outer)
             return
@@ -267,11 +274,12 @@ class _SideBySide(_Transform):
         self.group(outer, (number - outer * groups) * self.lanes, self.axis.inner)
 
     def group(self, outer: Value, first: Value, count: int) -> None:
-        """Emit all passes of one vector of transforms.
+        """Emit all passes of one vector of transforms, one transform per lane.
 
         Args:
-            outer: index in the merged outer dimensions.
-            first: number of the transform in lane 0, of ``count`` adjacent ones; lanes beyond are masked.
+            outer: index in the merged dimensions before the transformed one; unused if lanes are rows.
+            first: number of the transform in lane 0.
+            count: number of adjacent transforms; lanes whose transform would be beyond are masked.
         """
         f = self.f
         self.outer, self.first = outer, first
@@ -296,7 +304,10 @@ class _SideBySide(_Transform):
             self.join(load)
 
     def join(self, load: Load) -> None:
-        """Emit the loop that computes the spectra of real signals from the transforms of their pairs."""
+        """Emit the loop that computes and stores the spectra of real signals, one per lane.
+
+        ``load`` reads the transforms of their pairs of neighbors.
+        """
         f, zero = self.f, self.f.constant(I64, 0)
         with f.loop(0, self.n + 1) as loop:
             k, opposite = loop.index, self.n_value - loop.index
@@ -306,7 +317,7 @@ class _SideBySide(_Transform):
             self.put(k, values, self.axis.elements("spectrum"))
 
     def half_turn(self, k: Value) -> Pair:
-        """Emit the load of exp(-pi i k / n) and its broadcast to every lane."""
+        """Emit the load of exp(-pi i k / n) and its broadcast to every lane; n is the transform's length."""
         address = self.at(self.half_turns(), k)
         w = self.f.load(self.part, address), self.f.load(self.part, self.at(address, self.n + 1))
         return w[0].splat(self.lanes), w[1].splat(self.lanes)
@@ -314,7 +325,7 @@ class _SideBySide(_Transform):
     # -- operand and result
 
     def read(self, index: Value) -> Pair:
-        """Emit the load of element ``index`` of the operand of each lane's transform."""
+        """Emit the load of element ``index`` of each lane's transform from the operand."""
         if self.axis.source == "real":
             (real,) = self.numbers(self.source, index, 1, self.axis.elements("real"))
             return self.begun((real, self.f.constant(self.wide, 0.0)))
@@ -326,10 +337,10 @@ class _SideBySide(_Transform):
         return self.begun((real, imaginary))
 
     def read_half(self, index: Value) -> Pair:
-        """Emit the load of element ``index`` of Hermitian spectra of which only half is stored.
+        """Emit the load of element ``index`` of each lane's Hermitian spectrum, of which only half is stored.
 
-        Elements beyond the half are conjugates of stored ones; the imaginary parts of the real ones are
-        ignored.
+        Elements beyond the half are conjugates of stored ones. Where the spectrum must be real, imaginary
+        parts in memory are ignored.
         """
         f = self.f
         mirrored = index.compare("sgt", self.n // 2)
@@ -340,20 +351,23 @@ class _SideBySide(_Transform):
         return real, alone.splat(self.lanes).select(0.0, imaginary)
 
     def read_spectrum(self, index: Value) -> Pair:
-        """Emit code for element ``index`` of the transforms of pairs, from the spectra in memory."""
+        """Emit element ``index`` of each lane's transform of pairs, given the spectrum in memory.
+
+        It is the spectrum of a real signal, whose neighbors are paired as complex numbers.
+        """
         row, alone = self.axis.elements("spectrum"), index.compare("eq", 0).splat(self.lanes)
         a, b = (self.numbers(self.source, k, 2, row) for k in (index, self.n_value - index))
         a, b = ((real, alone.select(0.0, imaginary)) for real, imaginary in (a, b))
         return self.separated(a, b, self.half_turn(index))
 
     def numbers(self, base: Value, index: Value, width: int, row: int) -> list[Value]:
-        """Emit loads of one real or complex number from every lane's transform; return its parts as vectors.
+        """Emit loads of one real or complex number for every lane's transform; return its parts as vectors.
 
         Args:
             base: address of the array.
             index: number of the element along the transformed dimension.
-            width: 1 for a real number, 2 for a complex one.
-            row: number of real and imaginary parts along the whole dimension.
+            width: 1 for real numbers, 2 for complex ones.
+            row: number of real and imaginary parts that the array has along the transformed dimension.
         """
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
@@ -370,14 +384,17 @@ class _SideBySide(_Transform):
         return [gather(self.wide, address, self.mask) for address in places]
 
     def places(self, base: Value, column: Value, row: int) -> Value:
-        """Return the addresses of part number ``column`` in the row of each lane; a row has ``row`` parts."""
+        """Return a vector of addresses: of real number ``column`` in each lane's row.
+
+        Each row has ``row`` real numbers; a complex number counts as two.
+        """
         f = self.f
         lanes = f.constant(I64.vector(self.lanes), [row * lane for lane in range(self.lanes)])
         index = (self.first * row + column).splat(self.lanes) + lanes
         return f.offset(base, index, self.part)
 
     def write(self, index: Value, pair: Pair) -> None:
-        """Emit the store of element ``index`` of each lane's result, in the form of the target."""
+        """Emit the store of element ``index`` of each lane's result; none beyond half a stored spectrum."""
         real, imaginary = self.finished(pair)
         if self.axis.target == "half":
             with self.f.when(index.compare("sle", self.n // 2)):
@@ -392,8 +409,8 @@ class _SideBySide(_Transform):
 
         Args:
             index: number of the element along the transformed dimension.
-            values: the vector of real parts, and that of imaginary parts if the number is complex.
-            row: number of real and imaginary parts along the whole dimension.
+            values: the vector of real parts, then that of imaginary parts if the numbers are complex.
+            row: number of real and imaginary parts that the result has along the transformed dimension.
         """
         width = len(values)
         if not self.rows:
@@ -415,7 +432,10 @@ class _SideBySide(_Transform):
 
 
 class _Within(_Transform):
-    """Emits one transform at a time, with its elements in the lanes; the first radix is the lane count."""
+    """Emits one Fourier transform at a time, with its elements in the lanes of vectors.
+
+    The radix of its first pass is the lane count.
+    """
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         super().__init__(module, function, axis, axis.lanes, axis.part, axis.lanes)
@@ -430,8 +450,8 @@ class _Within(_Transform):
     def emit(self) -> int:
         """Emit the kernel's loop over transforms; return its trip count.
 
-        If the scratch memory is in the workspace, the loop is over scratch areas: each iteration runs all
-        transforms that share one.
+        If the scratch memory is in the workspace, the loop is over scratch areas instead: each iteration
+        runs, one after another, all transforms that use the same area.
         """
         f = self.f
         if self.on_stack:
@@ -447,7 +467,7 @@ class _Within(_Transform):
         return slots
 
     def one(self, row: Value) -> None:
-        """Emit all passes of transform number ``row``."""
+        """Emit all passes of the transform of row number ``row`` of the array."""
         source = self.at(self.source, row * self.axis.elements(self.axis.source))
         target = self.at(self.target, row * self.axis.elements(self.axis.target))
         self.first_pass(source)
@@ -461,7 +481,10 @@ class _Within(_Transform):
             self.join(self.areas[(len(self.radices) - 1) % 2], target)
 
     def join(self, area: Value, target: Value) -> None:
-        """Emit the loop that computes the spectrum of a real signal from the transform of its pairs."""
+        """Emit the loop that computes the spectrum of a real signal and stores it at ``target``.
+
+        The scratch array ``area`` has the transform of the signal's pairs of neighbors.
+        """
         f, lanes, load, zero = self.f, self.lanes, self.reader(area), self.f.constant(I64, 0)
         # The element n - k, before it those back to n - k - lanes + 1.
         opposite = [(1, 0), *((0, lane) for lane in range(lanes - 1, 0, -1))]
@@ -477,14 +500,14 @@ class _Within(_Transform):
         f.store(f.constant(self.part, 0.0), self.at(last, 1))
 
     def half_turn(self, k: Value) -> Pair:
-        """Emit the load of the vector of exp(-pi i k / n) for consecutive k."""
+        """Emit the load of a vector of exp(-pi i j / n), j = k, k + 1, ...; n is the transform's length."""
         address = self.at(self.half_turns(), k)
         return self.f.load(self.wide, address), self.f.load(self.wide, self.at(address, self.n + 1))
 
     def first_pass(self, source: Value) -> None:
-        """Emit the first pass, whose radix is the lane count, with consecutive butterflies in the lanes.
+        """Emit the first pass, of transforms of as many elements as a vector has lanes, one in each lane.
 
-        The results are transposed in registers, so that they are contiguous in memory.
+        The results are transposed in registers, so that those of each transform are contiguous in memory.
         """
         f, lanes, m = self.f, self.lanes, self.n // self.lanes
         table = self.table(self.n, lanes, planar=True)
@@ -505,8 +528,8 @@ class _Within(_Transform):
     def read(self, source: Value, index: Value, ahead: int) -> Pair:
         """Emit the load of a vector of operand elements from number ``index + ahead`` on.
 
-        ``ahead`` is a constant: the distance from the first input of the first pass's butterflies to another
-        input.
+        ``ahead`` is a constant: the distance from the first input of the first pass to another one of its
+        inputs. ``source`` is the address of the transform's operand.
         """
         f = self.f
         if self.axis.source == "real":
@@ -526,27 +549,33 @@ class _Within(_Transform):
         return pair
 
     def backwards(self, source: Value, index: Value, ahead: int) -> Pair:
-        """Emit the load of a vector of elements in descending order, from number n - (index + ahead) on."""
+        """Emit the load of a vector of complex elements in descending order.
+
+        The first one is number n - (index + ahead) of the array at ``source``, where n is the length.
+        """
         position = self.f.constant(I64, self.n - ahead - (self.lanes - 1)) - index
         real, imaginary = self.pairs(self.at(source, position * 2))
         order = list(range(self.lanes))[::-1]
         return real.shuffle(order), imaginary.shuffle(order)
 
     def alone(self, index: Value, pair: Pair) -> Pair:
-        """Emit the replacement of the imaginary part in lane 0 by zero if ``index`` is 0; return the pair.
+        """Return ``pair``, with 0 as the imaginary part of lane 0 if ``index`` is 0 at run time.
 
-        Element 0 of a Hermitian spectrum is real: its imaginary part is ignored.
+        That is element 0 of a Hermitian spectrum, which is real: an imaginary part in memory is ignored.
         """
         first = self.f.constant(I1.vector(self.lanes), [1, *[0] * (self.lanes - 1)])
         start = index.compare("eq", 0).splat(self.lanes) & first
         return pair[0], start.select(0.0, pair[1])
 
     def pairs(self, place: Value) -> Pair:
-        """Emit the load of a vector of complex numbers; return the vectors of real and imaginary parts."""
+        """Emit the load of a vector of complex numbers at ``place``; return (real parts, imaginary parts)."""
         return self.f.load(self.part.vector(2 * self.lanes), place).deinterleave()
 
     def result(self, target: Value) -> Store:
-        """Return a function that emits the store of a vector of results, in the form of the target."""
+        """Return a function that emits the store of a vector of results, in the result's representation.
+
+        If that is half a spectrum, elements beyond it are not stored.
+        """
         f = self.f
 
         def store(index: Value, pair: Pair) -> None:

@@ -44,7 +44,7 @@ SMALL: Final = 32
 
 @KERNELS.register("cholesky")
 def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a cholesky: a kernel for small or complex matrices, or for large real matrices, and its call."""
+    """Emit a cholesky: a kernel for small or complex matrices, or for large real ones, and its call."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -62,9 +62,10 @@ def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
-    """Emit the kernel (a, result, begin, end) that factors small or complex matrices.
+    """Emit the kernel (a, result, begin, end) of Cholesky factorizations of small or complex matrices.
 
-    Small matrices are factored one per lane, if there are enough of them.
+    Small matrices are factored one per vector lane, if there are enough of them. ``n`` is their number of
+    rows, ``batch`` the number of matrices.
     """
     function = module.function(name, [PTR, PTR, I64, I64])
     *_, begin, end = function.parameters
@@ -79,7 +80,7 @@ def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Small:
-    """Emits the factorization of one matrix per lane, or of one matrix in scalar code, element by element."""
+    """Emits Cholesky factorizations element by element: one matrix per vector lane, or one in scalar code."""
 
     def __init__(self, e: Elements, i: HloInstruction, n: int, batch: int, place: Index) -> None:
         self.e, self.f, self.n, self.matrix = e, e.function, n, place
@@ -91,14 +92,21 @@ class _Small:
         self.factor = Scratch(e, self.kind, [n, n]) if n <= SMALL else None
 
     def given(self, i: Value, j: Value) -> Element:
-        """Emit the load of element (i, j), i >= j, of the Hermitian operand from its given triangle."""
+        """Emit the load of element (i, j), i >= j, of the Hermitian operand.
+
+        Only one triangle of the operand is given: if it is the upper one, this is the conjugate of element
+        (j, i).
+        """
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
         if self.lower:
             return self.e.load(self.source, (self.matrix, row, column))
         return conjugate(self.e.load(self.source, (self.matrix, column, row)))
 
     def get(self, i: Value, j: Value) -> Element:
-        """Emit the load of element (i, j) of the lower factor computed so far."""
+        """Emit the load of element (i, j), i >= j, of the lower factor, computed before.
+
+        It comes from the stack if matrices are small, else from the result.
+        """
         if self.factor is not None:
             return self.factor.get(i, j)
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
@@ -107,7 +115,7 @@ class _Small:
         return conjugate(self.e.load(self.result, (self.matrix, column, row)))
 
     def set(self, value: Element, i: Value, j: Value) -> None:
-        """Emit the store of element (i, j) of the lower factor, to the stack or to the result."""
+        """Emit the store of element (i, j) of the lower factor, to the stack if small, else to the result."""
         if self.factor is not None:
             self.factor.set(value, i, j)
         else:
@@ -125,7 +133,7 @@ class _Small:
             scatter(self.e, self.result, (self.matrix, column, row), conjugate(value))
 
     def run(self) -> None:
-        """Emit the factorization, and the stores of the result: all NaN if a pivot was not positive."""
+        """Emit the factorization and the stores of the result: all NaN if a pivot is not positive."""
         with self.f.loop(0, self.n) as columns, self.e.scope():
             j = columns.index
             square = real_part(self.reduced(j, j, j))
@@ -151,7 +159,7 @@ class _Small:
             self.write((values[0], values[1]) if len(values) == 2 else values[0], i, j)
 
     def reduced(self, i: Value, j: Value, count: Value) -> Element:
-        """Emit a[i, j] - sum of l[i, k] * conj(l[j, k]) over k < count."""
+        """Emit a[i, j] - sum of l[i, k] * conj(l[j, k]) over k < count; l is the lower factor of a."""
         start = self.given(i, j)
         flat = [self.e.wide(part) for part in parts(start)]
         with self.f.loop(0, count, 1, flat) as loop, self.e.scope():
@@ -166,7 +174,10 @@ class _Small:
 
 
 def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
-    """Emit the kernel (a, result, begin, end) that factors large real matrices one by one."""
+    """Emit the kernel (a, result, begin, end) of Cholesky factorizations of large real matrices.
+
+    They are factored one by one.
+    """
     function = module.function(name, [PTR, PTR, I64, I64])
     source, result, begin, end = function.parameters
     kind = i.shape.element_type
@@ -180,7 +191,7 @@ def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Large:
-    """Emits the factorization of one large real matrix, in place in the result."""
+    """Emits the Cholesky factorization of one large real matrix, in place in the result."""
 
     def __init__(self, f: Function, kind: ElementType, n: int, lower: bool, a: Value, u: Value) -> None:
         self.f, self.n, self.lower, self.a, self.u = f, n, lower, a, u
@@ -200,7 +211,7 @@ class _Large:
         return numbers.compare("slt", limit.cast("trunc", I32).splat(self.lanes))
 
     def run(self) -> None:
-        """Emit the factorization: copy the matrix to the result, factor it there, zero the other triangle.
+        """Emit the factorization: copy a triangle to the result, factor it there, zero the other triangle.
 
         The result is NaN throughout if the matrix is not positive definite.
         """
@@ -221,11 +232,11 @@ class _Large:
     # -- triangles
 
     def tiles(self, source: Value, target: Value, swap: bool, *, zeroed: bool) -> None:
-        """Emit the copy of a triangle tile by tile, transposed if ``swap``.
+        """Emit a loop that copies a triangle of a matrix tile by tile, transposed if ``swap``.
 
         Before the factorization (``zeroed`` is false) the operand's triangle is copied to the upper triangle
         of ``target``. After it (``zeroed`` is true) the factor in the upper triangle is moved to the triangle
-        of the result, and the other triangle is filled with zeros.
+        that the result has it in, and the other triangle is filled with zeros.
         """
         size = self.lanes
         with self.f.loop(0, self.n, size) as rows, self.f.loop(rows.index, self.n, size) as columns:
@@ -239,7 +250,8 @@ class _Large:
     def store_factor(self, target: Value, i: Value, j: Value, vectors: list[Value], swap: bool) -> None:
         """Emit the stores of tile (i, j) of the upper factor and of zeros in the mirrored tile (j, i).
 
-        ``swap`` stores the transpose at (j, i) instead, and zeros at (i, j).
+        ``vectors`` are the rows of the tile. If ``swap``, the tile's transpose is stored at (j, i) instead,
+        and zeros at (i, j).
         """
         diagonal = i.compare("eq", j)
         masked = [self.upper(v, k, diagonal) for k, v in enumerate(vectors)]
@@ -251,12 +263,19 @@ class _Large:
         self.store_tile(target, i, j, masked)
 
     def upper(self, vector: Value, row: int, diagonal: Value) -> Value:
-        """Emit row ``row`` of a tile; if ``diagonal`` (an i1), with zeros below the tile's diagonal."""
+        """Return ``vector``, with zeros left of the matrix's diagonal if its tile is on the diagonal.
+
+        It is row ``row`` of the tile. ``diagonal`` is an i1: whether the tile is on the diagonal.
+        """
         keep = self.f.constant(I1.vector(self.lanes), [int(lane >= row) for lane in range(self.lanes)])
         return (keep | (diagonal ^ 1).splat(self.lanes)).select(vector, 0.0)
 
     def load_tile(self, base: Value, row: Value, column: Value) -> list[Value]:
-        """Emit the load of a square tile as a vector per row; elements outside the matrix are undefined."""
+        """Emit the load of a square tile of a matrix; return a vector for each of its rows.
+
+        ``row`` and ``column`` are those of the tile's first element. Elements outside the matrix are
+        undefined.
+        """
         f = self.f
         last = f.constant(I64, self.n - 1)
         mask = self.mask(f.constant(I64, self.n) - column)
@@ -267,7 +286,10 @@ class _Large:
         return vectors
 
     def store_tile(self, base: Value, row: Value, column: Value, vectors: list[Value]) -> None:
-        """Emit the store of a square tile's elements that are inside the matrix."""
+        """Emit the store of a square tile of a matrix; elements outside the matrix are not stored.
+
+        ``row`` and ``column`` are those of the tile's first element, ``vectors`` are the tile's rows.
+        """
         f = self.f
         mask = self.mask(f.constant(I64, self.n) - column)
         for k, vector in enumerate(vectors):
@@ -277,7 +299,7 @@ class _Large:
     # -- the factorization
 
     def block(self, k: Value, size: int) -> None:
-        """Emit the rows [k, k + size) of the upper factor, and subtract their update from all rows below."""
+        """Emit rows k <= i < k + size of the upper factor; subtract their products from the rows below."""
         f = self.f
         corner, inverses = self.corner(k, size)
         first = k + size
@@ -304,7 +326,10 @@ class _Large:
                 self.subtract(k, loop.index, 1)
 
     def corner(self, k: Value, size: int) -> tuple[list[list[Value]], list[Value]]:
-        """Emit the factor of the diagonal square at row k; return (factor, reciprocals of its diagonal)."""
+        """Emit the factor of the square at rows and columns k <= i < k + size; return (factor, reciprocals).
+
+        The reciprocals are those of the diagonal of the factor.
+        """
         f = self.f
         u = [[f.load(self.type, self.at(self.u, k + p, k + q)) for q in range(size)] for p in range(size)]
         inverses: list[Value] = []
@@ -325,9 +350,10 @@ class _Large:
         return u, inverses
 
     def subtract(self, k: Value, i: Value, count: int) -> None:
-        """Emit the subtraction of the rank-4 update by rows k ... k + 3 from ``count`` rows from row i on.
+        """Emit the subtraction of a rank-4 update from ``count`` rows of the matrix, from row i on.
 
-        Elements left of the diagonal become undefined.
+        The update is the product of rows k to k + 3 of the upper factor with their transpose. Elements left
+        of the diagonal become undefined.
         """
         f = self.f
         scalars = [
@@ -346,9 +372,9 @@ class _Large:
         self.sweep(i & -self.lanes, columns)
 
     def sweep(self, low: Value, body: Callable[[Value, Value | None], None]) -> None:
-        """Emit a loop that runs ``body(j, mask)`` for the vectors of columns from ``low`` to the last.
+        """Emit a loop that runs ``body(j, mask)`` for each vector of columns, from column ``low`` on.
 
-        The mask is None except for an incomplete last vector.
+        The vector begins at column j. The mask is None, except for an incomplete last vector.
         """
         f = self.f
         high = f.constant(I64, self.n)
@@ -359,11 +385,11 @@ class _Large:
             body(full_end, self.mask(high - full_end))
 
     def load(self, pointer: Value, mask: Value | None) -> Value:
-        """Emit the load of a vector; lanes outside ``mask`` are not read."""
+        """Emit the load of a vector; lanes outside ``mask`` are not read. A mask of None has all."""
         return self.f.load(self.wide, pointer) if mask is None else masked_load(self.wide, pointer, mask)
 
     def store(self, vector: Value, pointer: Value, mask: Value | None) -> None:
-        """Emit the store of a vector; lanes outside ``mask`` are not written."""
+        """Emit the store of a vector; lanes outside ``mask`` are not written. A mask of None has all."""
         if mask is None:
             self.f.store(vector, pointer)
         else:

@@ -33,12 +33,15 @@ SLOT: Final = 16
 
 
 def workspace_bytes(call: LapackCall) -> int:
-    """Return the bytes of workspace for the arrays of a LAPACK call that are not in the program's memory."""
+    """Return the bytes of workspace for those arrays of a LAPACK call that are no operands or results.
+
+    They are temporary arrays, and transposed copies of matrices.
+    """
     return sum(_padded(room) for room in call.rooms if not _in_place(call, room))
 
 
 def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
-    """Emit a kernel that calls LAPACK for each matrix of a custom call's batch, and the kernel's call."""
+    """Emit a kernel that calls LAPACK for each matrix of a custom call's batch, and the kernel's own call."""
     operands = [program.pointer(o) for o in i.operands]
     results = [target.pointer for target in program.targets(i)]
     counts = len(operands), len(results)
@@ -47,7 +50,10 @@ def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LapackCa
 
 
 def _kernel(module: Module, name: str, call: LapackCall, operands: int, results: int) -> LoopKernel:
-    """Emit the kernel (operands..., results..., workspace, begin, end) over the matrices of the batch."""
+    """Emit the kernel (operands..., results..., workspace, begin, end) that calls LAPACK for each matrix.
+
+    It loops over the matrices of the batch, from number begin to end.
+    """
     f = module.function(name, [PTR] * (operands + results + 1) + [I64, I64])
     *pointers, workspace, begin, end = f.parameters
     extents = [extent for room in call.rooms for extent in room.dimensions if room.dimensions]
@@ -65,7 +71,7 @@ def _kernel(module: Module, name: str, call: LapackCall, operands: int, results:
 
 
 def _thread_functions(f: Function) -> tuple[Value, Value]:
-    """Return the addresses of the functions that get and set the number of threads of the LAPACK library."""
+    """Return the addresses of the functions that get and set the LAPACK library's number of threads."""
     names = ("lapack.get_threads", "lapack.set_threads")
     f.module.declare(names[0], I32, [])
     f.module.declare(names[1], None, [I32])
@@ -73,9 +79,9 @@ def _thread_functions(f: Function) -> tuple[Value, Value]:
 
 
 def _in_place(call: LapackCall, room: Room) -> bool:
-    """Return whether LAPACK can read and write an array of its call (``room``) in the program's memory.
+    """Return whether LAPACK can use the array ``room`` of its call where the program has it in memory.
 
-    Other arrays (matrices that need a transposition, and temporary ones) are in the workspace.
+    Other arrays, matrices that need a transposition and temporary ones, are in the workspace.
     """
     if room.is_matrix and not call.rows_first:
         return room.result is not None and min(room.dimensions) <= 1
@@ -87,7 +93,7 @@ def _padded(room: Room) -> int:
 
 
 class _Emitter:
-    """Emits the LAPACK call for one matrix of the batch, with the transpositions before and after it."""
+    """Emits a LAPACK call for one matrix of a batch, with the transpositions before and after it."""
 
     def __init__(
         self,
@@ -119,7 +125,7 @@ class _Emitter:
     def emit(self) -> None:
         """Emit the preparation of the call's arrays, the call, and the transposition of its results.
 
-        The call is skipped, with an error status, if the matrix that must be finite is not.
+        Some routines need a finite matrix: if it is not, they are not called, and the status says so.
         """
         f, call = self.f, self.call
         for room, address in zip(call.rooms, self.places, strict=True):
@@ -139,7 +145,10 @@ class _Emitter:
                 transpose(f, address, target, columns, rows, room.dtype.itemsize)
 
     def read(self, room: Room, place: Value) -> None:
-        """Emit the initialization at ``place`` of an array of the call: a copy of its operand, or zeros."""
+        """Emit the initialization of array ``room`` of the LAPACK call, at address ``place``.
+
+        An operand is copied, or transposed; a result that is no operand is filled with zeros.
+        """
         f = self.f
         if room.operand is None:
             if room.result is not None:
@@ -154,7 +163,10 @@ class _Emitter:
             transpose(f, source, place, rows, columns, room.dtype.itemsize)
 
     def is_finite(self, room: Room, place: Value) -> Value:
-        """Emit a test whether all elements are finite: then the sum of their products with 0 is not NaN."""
+        """Emit the test whether all elements of array ``room`` at ``place`` are finite; return an i1.
+
+        They are if the sum of their products with 0 is not NaN.
+        """
         f = self.f
         kind = F64 if room.dtype.name in ("float64", "complex128") else F32
         total = f.constant(kind, 0.0)
@@ -164,7 +176,7 @@ class _Emitter:
         return loop.values[0].compare("ord", 0.0)
 
     def run(self) -> None:
-        """Emit the call of the LAPACK routine, and the unpacking of complex eigenvectors after it."""
+        """Emit the call of the LAPACK routine, and then the conversion of packed to complex eigenvectors."""
         f, call = self.f, self.call
         constants = [argument for argument in call.arguments if isinstance(argument, bytes)]
         data = b"".join(constant.ljust(SLOT, b"\0") for constant in constants)

@@ -47,9 +47,9 @@ SMALL_ALONE: Final = 6
 
 
 def factors_small_matrices(call: LapackCall) -> bool:
-    """Return whether a LAPACK call is one for which `emit_small_matrices` emits code without LAPACK.
+    """Return whether `emit_small_matrices` emits code for a LAPACK call, so that LAPACK is not needed.
 
-    These are LU, Cholesky and QR factorizations of small matrices, and products with the Q of a QR
+    It does for LU, Cholesky and QR factorizations of small matrices, and products with the Q of a QR
     factorization.
     """
     rooms = [room for room in call.rooms if room.operand is not None or room.result is not None]
@@ -64,7 +64,7 @@ def factors_small_matrices(call: LapackCall) -> bool:
 
 
 def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
-    """Emit a kernel that computes the factorization or product of a LAPACK call, and the kernel's call."""
+    """Emit a kernel that computes what a LAPACK call does to small matrices, and the call of the kernel."""
     kind = i.operands[0].shape.element_type
     pointers = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
     kernel = program.shared(lambda name: _kernel(program.module, name, kind, call, len(pointers)))
@@ -72,7 +72,10 @@ def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: Lapack
 
 
 def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, count: int) -> LoopKernel:
-    """Emit the kernel (operands..., results..., begin, end) over the matrices of the batch."""
+    """Emit the kernel (operands..., results..., begin, end) for a batch of small matrices, one per lane.
+
+    It loops over the matrices, from number begin to end. ``count`` is the number of operands and results.
+    """
     f = module.function(name, [PTR] * count + [I64, I64])
     lanes = max(8, 64 // storage_bytes(kind)) if call.batch >= ENOUGH else 0
     variable = Variable(call.batch, "b")
@@ -86,11 +89,11 @@ def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, coun
 
 
 class _Factors(ABC):
-    """Base of the emitters of LU and Cholesky factorizations, with one matrix per lane, on the stack.
+    """Base of the emitters of LU and Cholesky factorizations, with one matrix per vector lane.
 
     Attributes:
-        a: the elements of the matrices.
-        failed_at: in each lane, the number of the first step that failed, from 1 on; 0 if none did.
+        a: the elements of the matrices, on the stack.
+        failed_at: in each lane, the number of the first step that failed, counted from 1; 0 if none did.
     """
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
@@ -105,10 +108,10 @@ class _Factors(ABC):
 
     @abstractmethod
     def factor(self) -> None:
-        """Emit the factorization of the matrices on the stack."""
+        """Emit the factorization of the matrices, in place on the stack, with one matrix per vector lane."""
 
     def run(self) -> None:
-        """Emit the loads, the factorization, and the stores; LAPACK's info is ``failed_at``."""
+        """Emit the loads of the matrices, their factorization, and the stores of factors and failed steps."""
         copy_matrix(self.a, self.source, self.matrix, stores=False)
         self.failed_at.set(self.f.constant(I32.vector(self.e.lanes), 0))
         self.factor()
@@ -116,7 +119,7 @@ class _Factors(ABC):
         scatter(self.e, self.info, (self.matrix,), self.failed_at.get())
 
     def note(self, has_failed: Value, k: Value) -> None:
-        """Emit code that records step ``k`` in the lanes of ``has_failed`` that have not failed before."""
+        """Emit code to record step ``k`` as failed, in lanes of ``has_failed`` that did not fail before."""
         earlier = real_part(self.failed_at.get())
         is_first = has_failed & earlier.compare("eq", 0)
         self.failed_at.set(is_first.select(self.number(k) + 1, earlier))
@@ -127,13 +130,13 @@ class _Factors(ABC):
 
 
 class _Lu(_Factors):
-    """Emits LU factorizations with partial pivoting.
+    """Emits LU factorizations with partial pivoting, with one matrix per vector lane.
 
-    A step whose pivot is 0 is noted as failed; the factorization goes on.
+    A step whose pivot is 0 is noted as failed, but the factorization goes on, as in LAPACK.
     """
 
     def factor(self) -> None:
-        """Emit a loop over columns: choice of the pivot, row exchange, elimination."""
+        """Emit the LU factorization: a loop over columns of choice of pivot, row exchange and elimination."""
         steps_count = min(self.rows, self.columns)
         pivots = View(self.others[0], et.S32, (self.call.batch, steps_count))
         with self.f.loop(0, steps_count) as steps, self.e.scope():
@@ -146,7 +149,7 @@ class _Lu(_Factors):
     def pivot_row(self, k: Value) -> Value:
         """Emit the search for the largest element of column k, from row k on; return its row in each lane.
 
-        Of equally large elements, the first one is the pivot.
+        Of elements equally large, the first one is taken.
         """
         start = [self.size(self.a.get(k, k)), self.number(k)]
         with self.f.loop(k + 1, self.rows, 1, start) as loop, self.e.scope():
@@ -157,7 +160,7 @@ class _Lu(_Factors):
         return loop.values[1]
 
     def size(self, x: Element) -> Value:
-        """Emit |x|; for complex numbers |re| + |im|, as LAPACK does."""
+        """Emit the size of ``x`` for the choice of a pivot: |x|, or |re| + |im| if complex, as in LAPACK."""
         real, *imaginary = (self.f.intrinsic("fabs", self.e.wide(part)) for part in parts(x))
         return real + imaginary[0] if imaginary else real
 
@@ -185,7 +188,11 @@ class _Lu(_Factors):
         return element([is_zero.select(one, part) for one, part in zip(ones, pivot, strict=True)])
 
     def eliminate(self, k: Value, divisor: Element) -> None:
-        """Emit step ``k``: divide column k below the pivot, and subtract its product with row k."""
+        """Emit step ``k`` of an LU factorization.
+
+        It divides column k below the pivot by ``divisor``, and subtracts the product of that column and row k
+        from the rest of the matrix.
+        """
         with self.f.loop(k + 1, self.rows) as rows, self.e.scope():
             i = rows.index
             factor = quotient(self.e, self.a.get(i, k), divisor)
@@ -196,10 +203,10 @@ class _Lu(_Factors):
 
 
 class _Cholesky(_Factors):
-    """Emits Cholesky factorizations in one triangle; the other triangle keeps its elements.
+    """Emits Cholesky factorizations in one triangle, with one matrix per vector lane.
 
-    A pivot that is not positive ends the factorization of its matrix: the reduced element is stored, not its
-    root.
+    The other triangle keeps its elements. A pivot that is not positive ends the factorization of its matrix:
+    the pivot is stored without taking its root.
     """
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
@@ -208,14 +215,17 @@ class _Cholesky(_Factors):
         self.is_lower = call.arguments[0] == b"U"
 
     def get(self, i: Value, j: Value) -> Element:
-        """Emit the load of element (i, j) of the lower factor.
+        """Emit the load of element (i, j) of the lower factor, or of the operand if not yet replaced.
 
-        If the upper factor is stored, this is the conjugate of its element (j, i).
+        If the factorization is of the upper triangle, this is the conjugate of its element (j, i).
         """
         return self.a.get(i, j) if self.is_lower else conjugate(self.a.get(j, i))
 
     def set(self, changes: Value, value: Element, i: Value, j: Value) -> None:
-        """Emit the store of element (i, j) of the lower factor, in the lanes of the mask ``changes`` only."""
+        """Emit the store of element (i, j) of the lower factor, only in the lanes of the mask ``changes``.
+
+        If the factorization is of the upper triangle, the conjugate is stored at (j, i).
+        """
         current = parts(self.get(i, j))
         chosen = element([changes.select(new, old) for new, old in zip(parts(value), current, strict=True)])
         if self.is_lower:
@@ -224,7 +234,10 @@ class _Cholesky(_Factors):
             self.a.set(conjugate(chosen), j, i)
 
     def factor(self) -> None:
-        """Emit a loop over columns: the root of the reduced pivot, and the column below divided by it."""
+        """Emit the Cholesky factorization: a loop over columns, with the reduced diagonal element's root.
+
+        The rest of the column is reduced and divided by that root.
+        """
         with self.f.loop(0, self.rows) as columns, self.e.scope():
             j = columns.index
             active = real_part(self.failed_at.get()).compare("eq", 0)
@@ -240,7 +253,7 @@ class _Cholesky(_Factors):
                 self.set(active & is_positive, value, rows.index, j)
 
     def reduced(self, i: Value, j: Value) -> Element:
-        """Emit a[i, j] - sum of l[i, k] * conj(l[j, k]) over k < j."""
+        """Emit a[i, j] - sum of l[i, k] * conj(l[j, k]) over k < j; l is the lower factor of a."""
         start = self.get(i, j)
         with self.f.loop(0, j, 1, list(parts(start))) as loop, self.e.scope():
             total = element(loop.values)

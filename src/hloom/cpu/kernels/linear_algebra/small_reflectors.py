@@ -36,10 +36,10 @@ _LEAST: Final = {et.F32: 2.0**-126, et.F64: 2.0**-1022}
 
 
 class SmallReflectors:
-    """Emits QR factorizations, or products with Q, of small matrices: one per lane, on the stack.
+    """Emits QR factorizations of small matrices, or products with Q, with one matrix per vector lane.
 
     Attributes:
-        v: the matrices with the vectors of the Householder reflectors below the diagonal.
+        v: the matrices, on the stack, with the vectors of the Householder reflectors below the diagonal.
         count: number of reflectors.
     """
 
@@ -54,10 +54,9 @@ class SmallReflectors:
         ]
 
     def numbers_of_rooms(self) -> list[int]:
-        """Return the numbers of the call's arrays that are operands, then those that are results.
+        """Return the numbers, among the LAPACK call's arrays, of the operands and then of the results.
 
-        This is the order of the kernel's parameters. A result that overwrites an operand has that operand's
-        array.
+        This is the order of the kernel's parameters. A result that overwrites an operand has the same number.
         """
         rooms = self.call.rooms
         operands = [n for n, room in enumerate(rooms) if room.operand is not None]
@@ -65,7 +64,7 @@ class SmallReflectors:
         return operands + [results[k] for k in sorted(results)]
 
     def run(self) -> None:
-        """Emit the loads of the operands, the computation of the routine, and the stores of the results."""
+        """Emit the loads of the operands, the computation of a LAPACK routine, and its results' stores."""
         copy_matrix(self.v, self.views[0], self.matrix, stores=False)
         match self.call.routine[1:]:
             case "geqrf":
@@ -80,7 +79,7 @@ class SmallReflectors:
     # -- factors
 
     def factor(self) -> None:
-        """Emit a loop over columns: make each column's reflector, and apply it to the columns behind it."""
+        """Emit a loop over columns: make a column's Householder reflector, apply it to the later columns."""
         taus = self.views[2]
         with self.f.loop(0, self.count) as steps, self.e.scope():
             k = steps.index
@@ -143,7 +142,7 @@ class SmallReflectors:
     # -- products
 
     def tau(self, k: Value) -> Element:
-        """Emit the load of the factor tau of reflector number ``k``."""
+        """Emit the load of factor tau of Householder reflector number ``k``, which is 1 - tau v v^H."""
         return self.e.load(self.views[1], (self.matrix, self.e.opaque(k, self.count)))
 
     def apply(
@@ -156,9 +155,13 @@ class SmallReflectors:
         first: Value | int,
         columns: int,
     ) -> None:
-        """Emit the multiplication of columns [first, columns) of a matrix by reflector ``k``, from the left.
+        """Emit the multiplication of some columns of a matrix by the reflector 1 - tau v v^H, from the left.
 
-        ``get`` and ``put`` emit the load and store of an element of the matrix, which has ``rows`` rows.
+        Args:
+            k: the number of the reflector.
+            get, put: emit the load and the store of an element of the matrix.
+            rows: number of rows of the matrix.
+            first, columns: the columns are first <= j < columns.
         """
         e, f = self.e, self.f
         with f.loop(first, columns) as loop_of_columns, e.scope():
@@ -174,7 +177,7 @@ class SmallReflectors:
                 put(minus_product(e, get(i, j), self.v.get(i, k), step), i, j)
 
     def multiply(self) -> None:
-        """Emit the replacement of the reflectors' vectors by the leading columns of Q (orgqr)."""
+        """Emit code to replace the reflectors' vectors by the leading columns of their product Q (orgqr)."""
         e, f, v = self.e, self.f, self.v
         zero, one = number(e, self.kind, 0), number(e, self.kind, 1)
         with f.loop(self.count, self.columns) as columns, f.loop(0, self.rows) as rows, e.scope():
@@ -194,7 +197,7 @@ class SmallReflectors:
     def apply_all(self) -> None:
         """Emit the multiplication of a matrix C by Q or its adjoint, from the left or the right (ormqr).
 
-        From the right, the adjoint of C is multiplied from the left.
+        A multiplication from the right is done as one of the adjoint of C from the left.
         """
         is_left, is_adjoint = self.call.arguments[0] == b"L", self.call.arguments[1] != b"N"
         sizes = self.call.rooms[2].dimensions

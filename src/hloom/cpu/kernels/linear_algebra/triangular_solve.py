@@ -32,7 +32,7 @@ STACK_BYTES: Final = 1 << 18
 
 @KERNELS.register("triangular-solve")
 def emit_triangular_solve(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a kernel for a triangular-solve, and its call."""
+    """Emit a kernel for a triangular-solve, and the call of the kernel."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -42,7 +42,10 @@ def emit_triangular_solve(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (a, b, x, begin, end); lanes are right-hand sides of one system, or whole systems."""
+    """Emit the kernel (a, b, x, begin, end) of a triangular-solve.
+
+    Vector lanes are right-hand sides of one system, or systems of the batch if these are small and many.
+    """
     a, b = (o.shape for o in i.operands)
     batch, m = math.prod(a.dimensions[:-2]), a.dimensions[-1]
     columns = b.element_count // (batch * m)
@@ -72,7 +75,10 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Solver:
-    """Emits the substitution for a vector of right-hand sides: of one system, or one of each system."""
+    """Emits a triangular-solve's substitution for a vector of right-hand sides.
+
+    They all belong to one system, or each lane has a right-hand side of a system of its own.
+    """
 
     def __init__(self, function: Function, i: HloInstruction, lanes: int, by_system: bool) -> None:
         self.f = function
@@ -111,7 +117,10 @@ class _Solver:
         vector_loop(self.e, lane, first, end, self.solve, exact=exact)
 
     def systems(self, begin: Value, end: Value) -> None:
-        """Emit the solution of the systems [begin, end), one per lane; right-hand sides are looped over."""
+        """Emit a loop over the systems of the batch, from number begin to end, one system per lane.
+
+        It has an inner loop over the right-hand sides.
+        """
         lane = Variable(self.batch, "s")
         self.system = Index.of(lane)
 
@@ -125,21 +134,24 @@ class _Solver:
     # -- loads and stores
 
     def coefficient(self, row: Value, column: Value) -> Element:
-        """Emit the load of the element of op(a) that multiplies unknown ``column`` in equation ``row``."""
+        """Emit the load of the coefficient of unknown ``column`` in equation ``row``.
+
+        This is an element of a, of its transpose or of its adjoint, as the instruction says.
+        """
         e = self.e if self.by_system else self.scalars
         i, j = (self.e.opaque(v, self.m) for v in ((column, row) if self.swapped else (row, column)))
         element = e.load(self.a, (self.system, i, j))
         return conjugate(element) if self.conjugated else element
 
     def place(self, row: Value) -> tuple[Index, Index, Index]:
-        """Return the index in ``b`` and ``x`` of unknown number ``row`` of the current right-hand sides."""
+        """Return the index in ``b`` and ``x`` of unknown number ``row`` for the current right-hand sides."""
         index = self.e.opaque(row, self.m)
         if self.operation.left_side:
             return self.system, index, self.column
         return self.system, self.column, index
 
     def known(self, row: Value) -> Element:
-        """Emit the load of unknown number ``row``, which is solved already."""
+        """Emit the load of the value of unknown number ``row``, which is solved already."""
         return self.unknowns.get(row) if self.unknowns is not None else self.e.load(self.x, self.place(row))
 
     def found(self, row: Value, value: Element) -> None:
@@ -151,7 +163,7 @@ class _Solver:
     # -- substitution
 
     def solve(self) -> None:
-        """Emit the substitution for all unknowns of the current right-hand sides, block by block."""
+        """Emit the substitution for all unknowns of the current right-hand sides, in small blocks."""
         full_rows, remainder = self.m // BLOCK * BLOCK, self.m % BLOCK
         if self.forward:
             with self.f.loop(0, full_rows, BLOCK) as loop, self.e.scope():
@@ -172,7 +184,10 @@ class _Solver:
             self.block(self.f.constant(I64, 0), remainder, self.f.constant(I64, remainder), last)
 
     def block(self, start: Value, size: int, low: Value, high: Value) -> None:
-        """Emit the solution for the unknowns [start, start + size), given the unknowns in [low, high)."""
+        """Emit the solution of a triangular system for unknowns start <= k < start + size.
+
+        The unknowns in low <= k < high are solved already.
+        """
         rows = [start + k if k else start for k in range(size)]
         begun: list[Element] = [self.e.load(self.b, self.place(row)) for row in rows]
         flat = [self.e.wide(part) for element in begun for part in parts(element)]

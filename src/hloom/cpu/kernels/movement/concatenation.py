@@ -24,7 +24,7 @@ from hloom.records import dataclass
 
 @KERNELS.register("concatenate")
 def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a concatenate, or a fusion of one with the producers of its operands: one kernel per operand.
+    """Emit a concatenate, or its fusion with the producers of its operands: one kernel for each operand.
 
     If the rows of the result are narrow, a single kernel interleaves the columns of the operands instead.
     """
@@ -56,7 +56,7 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> list[HloInstruction]:
-    """Return those of the kernel's ``inputs`` from which ``operand`` is computed."""
+    """Return those of a kernel's ``inputs`` (instructions in memory) from which ``operand`` is computed."""
     sources: dict[HloInstruction, None] = {}
     waiting, seen = [operand], {operand}
     while waiting:
@@ -74,7 +74,7 @@ class _Part:
     """One operand of a concatenate, and what its kernel needs to store it in the result.
 
     Attributes:
-        operand: the operand.
+        operand: the operand, an instruction in memory or one that the kernel computes.
         strides: the strides of the result, in elements.
         inputs: the instructions that the kernel reads from memory.
         members: the instructions that the kernel computes.
@@ -86,21 +86,30 @@ class _Part:
     members: Sequence[HloInstruction]
 
     def written(self, indices: Sequence[Index]) -> Index:
-        """Return the offset in the result of an operand element, relative to the operand's first element."""
+        """Return the offset in the result, in elements, of the operand element at ``indices``.
+
+        It is relative to the place of the operand's first element.
+        """
         total = Index(0)
         for index, stride in zip(indices, self.strides, strict=True):
             total = total + index * stride
         return total
 
     def space(self) -> Space:
-        """Return the loops over the operand; adjacent ones are merged if that suits operand and result."""
+        """Return the loops over the operand's elements.
+
+        Adjacent dimensions have a common loop if their strides in the inputs and in the result allow it.
+        """
         shapes = [x.shape.dimensions for x in (*self.members, *self.inputs) if x.shape.is_array]
         space = split_space(self.operand.shape.dimensions, shapes)
         accesses = accesses_of(self.inputs, [self.operand], space.indices)
         return merge_loops(space, [*accesses.linear, self.written(space.indices)], accesses.pinned)
 
     def emit(self, module: Module, name: str) -> LoopKernel:
-        """Emit the kernel (inputs..., result, begin, end) that stores the operand in the result."""
+        """Emit the kernel (inputs..., result, begin, end) that stores the operand in the result.
+
+        ``result`` is the address, in the concatenation, of the operand's first element.
+        """
         space, inputs = self.space(), self.inputs
         function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, self.operand)])
         lane = space.variables[-1] if space.variables else None

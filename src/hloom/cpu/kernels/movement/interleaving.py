@@ -38,7 +38,7 @@ LEAST_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The loops of a kernel whose results have narrow rows: lanes are rows, columns are unrolled.
+    """The loops of a kernel whose results have narrow rows: vector lanes are rows, and columns are unrolled.
 
     Attributes:
         space: all loops. The innermost ones are over the columns; the next outer loop is over rows.
@@ -63,17 +63,17 @@ class Rows:
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
     def places(self) -> list[tuple[Index, ...]]:
-        """Return the index of each column in the current row, in memory order."""
+        """Return the index in the results of each element of the current row, in memory order."""
         inner = self.space.variables[-self.columns :]
         iterations = itertools.product(*(range(v.trips) for v in inner))
         return [self.space.at(dict(zip(inner, numbers, strict=True))) for numbers in iterations]
 
 
 def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Rows | None:
-    """Return the loops of a kernel if the rows of its results are narrow, so that lanes should be rows.
+    """Return the loops of a kernel if the rows of its results are so narrow that lanes should be rows.
 
-    Returns None if vectors along the innermost loop are better. ``reduced`` says that members of the kernel
-    may be reductions of such rows, which are unrolled.
+    Returns None if vectors along the innermost loop are better. ``reduced`` says that the kernel may compute
+    reductions of such rows, which are unrolled.
     """
     inputs, roots, members = parts.inputs, parts.roots, parts.members
     moved = any(isinstance(m.operation, Concatenate | Transpose) for m in members)
@@ -105,7 +105,10 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
 
 
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
-    """Return the number of distinct elements that the kernel computes for all columns of one row."""
+    """Return how many elements a kernel computes for one row of its results, counting each only once.
+
+    Elements of all instructions of the kernel are counted.
+    """
     accesses = Accesses(inputs, unrolls=True)
     for position in rows.places():
         accesses.results(roots, position)
@@ -115,7 +118,7 @@ def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction
 def interleaved(columns: Sequence[Value]) -> list[Value]:
     """Emit the interleaving of vectors: element 0 of each, then element 1 of each, and so on.
 
-    Returns as many vectors as given, in memory order.
+    Returns as many vectors as ``columns`` has; their concatenation is the interleaved sequence.
     """
     count = len(columns)
     if count == 1:
@@ -136,10 +139,10 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
 def emit_rows_kernel(
     module: Module, name: str, parts: KernelParts, rows: Rows, *, repeats: bool = True
 ) -> LoopKernel:
-    """Emit the kernel (inputs..., results..., begin, end), with lanes along rows and unrolled columns.
+    """Emit the kernel (inputs..., results..., begin, end), with rows as vector lanes, and columns unrolled.
 
-    ``repeats`` says that an element may be computed twice; see `hloom.codegen.loops.vector_loop`. Results
-    without the last dimension, or whose last dimension is 1, have one element per row.
+    ``repeats`` says that an element may be computed and stored twice, so that the last vector may overlap its
+    predecessor. Results without the last dimension, or whose last dimension is 1, have one element per row.
     """
     inputs, results = parts.inputs, result_shapes(parts.roots)
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
@@ -153,7 +156,7 @@ def emit_rows_kernel(
     roots = [parts.roots[n] for n in wide] if narrow else parts.roots
 
     def row_of(target: View) -> tuple[Index, ...]:
-        """Return the index of the single element that ``target`` has in the current row."""
+        """Return the index of the only element that ``target`` has in the current row."""
         return (*places[0][:-1], Index(0))[: len(target.dimensions)]
 
     def body() -> None:
@@ -179,7 +182,10 @@ def emit_rows_kernel(
 
 
 def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:
-    """Emit the store of ``columns``, each a vector along the rows, interleaved from element ``first`` on."""
+    """Emit the store of ``columns``, interleaved, into ``target`` from element ``first`` on.
+
+    Each column is a vector with an element of each of several neighboring rows.
+    """
     f, lanes, width = e.function, e.lanes, len(columns)
     stored = storage_type(target.element_type)
     for number, vector in enumerate(interleaved(columns)):

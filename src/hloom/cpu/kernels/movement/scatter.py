@@ -54,14 +54,14 @@ LONG_WINDOW: Final = 16
 
 
 def workspace_bytes(i: HloInstruction, target: Target) -> int:
-    """Return the workspace of a scatter in bytes: its privatized copies of the operand; 0 if it has none."""
+    """Return the bytes of workspace of a scatter: for private copies of its operand, if it uses any."""
     scatter = KERNELS.hero(i)
     return copies_bytes(scatter) if scatters_into_copies(scatter) else 0
 
 
 @KERNELS.register("scatter", fuses=True, workspace=workspace_bytes)
 def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a scatter: copies of operands that must be preserved, and the kernels that apply the updates."""
+    """Emit a scatter: copy operands that must be preserved, and call the kernels that apply the updates."""
     i = plan.instruction
     scatter = plan.hero
     count = len(scatter.operands) // 2
@@ -88,8 +88,8 @@ def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 class _Kernel:
     """Emits the kernel (results..., inputs..., begin, end) that applies the updates of a scatter in place.
 
-    If threads share the scatter, [begin, end) is a range of the operand, and the kernel applies the updates
-    in it.
+    If threads share the scatter, a call of the kernel applies only the updates of windows with start indices
+    begin <= s < end in the operand. Several start indices of a window are combined to a row-major one.
     """
 
     def __init__(self, module: Module, name: str, plan: KernelPlan) -> None:
@@ -139,17 +139,18 @@ class _Kernel:
         return LoopKernel(self.name, trips, 1, self.work, lanes_text(self.elements.lanes))
 
     def update(self) -> None:
-        """Emit the update of one window, if it lies inside the operand."""
+        """Emit the updates of the current window, unless it exceeds the operand."""
         starts = self.body.starts()
         inside = self.body.inside(starts)
         with nullcontext() if inside is None else self.f.when(inside), self.elements.scope():
             self.window(starts)
 
     def _order_matters(self) -> bool:
-        """Return whether applying the updates window by window would reorder the updates of an element.
+        """Return whether to loop over updates in memory order, rather than window by window.
 
-        Windows that start at different indices of a dimension may overlap in it. If, in the updates array,
-        that dimension precedes one that counts windows, row-major order alternates between windows.
+        It matters if windows that overlap update the same element, as the order of these updates might
+        change. Windows overlap only along a dimension with start indices. Their updates alternate in memory
+        if that dimension of the updates array precedes one that counts windows.
         """
         operation = self.operation
         operand_dimensions = [
@@ -170,7 +171,10 @@ class _Kernel:
         return first in self.operation.scatter_indices_batching_dims
 
     def window(self, starts: dict[int, Value]) -> None:
-        """Emit the updates of one window's elements; ``starts`` maps operand dimensions to start indices."""
+        """Emit the updates of one window's elements; ``starts`` has its start index by operand dimension.
+
+        They are applied in place.
+        """
         loops = self.inner if self.lane is None else [*self.inner, self.lane]
         loop_nest(self.elements, loops, lambda: self.body.run(starts))
 
@@ -178,13 +182,16 @@ class _Kernel:
 
     @property
     def cells(self) -> int:
-        """Return the number of possible start indices of a window: the product of the indexed dimensions."""
+        """Return the number of possible starts of a window: the product of the sizes of some dimensions.
+
+        These are the operand dimensions that have start indices.
+        """
         return math.prod(self.operands[0].shape.dimensions[d] for d in self.indexed)
 
     def shares(self) -> bool:
-        """Return whether threads share the scatter, each applying the updates in its own part of the operand.
+        """Return whether threads share the scatter, each applying the updates of its own part of the operand.
 
-        They do if there is enough work, and no window extends along a dimension that is indexed.
+        They do if there is enough work, and no window extends along a dimension that has start indices.
         """
         operation = self.operation
         batch = [v.trips for v in self.batch]
@@ -200,22 +207,24 @@ class _Kernel:
         )
 
     def compaction_pays(self) -> bool:
-        """Return whether compacting an index takes less time than updating a window.
+        """Return whether it pays that each thread selects the updates in its part of the operand in advance.
 
-        Compaction stores, side by side, the indices of a vector that are in the thread's range.
+        It selects by compaction: from each vector of scatter indices, it stores those in its part side by
+        side. That pays if it takes less time than updating a window.
         """
         lanes = compaction_lanes(self.f.target)
         windows = math.prod(v.trips for v in self.batch)
         return lanes >= LANES or (lanes > 0 and self.work >= LONG_WINDOW * windows)
 
     def tests_order(self) -> bool:
-        """Return whether the kernel tests at run time whether the scatter indices ascend."""
+        """Return whether the kernel tests at run time whether the scatter indices are in ascending order."""
         return len(self.batch) == len(self.indexed) == 1 and compaction_lanes(self.f.target) > 0
 
     def emit_shared(self) -> LoopKernel:
-        """Emit the kernel that applies the updates in the range [begin, end) of start indices.
+        """Emit the kernel for the updates of windows whose start index s is in begin <= s < end.
 
-        If the scatter indices may turn out to ascend, a branch applies them as interleaved streams.
+        This is a thread's range. If the scatter indices might ascend, the kernel tests them and applies
+        ascending ones as interleaved streams.
         """
         last = self.batch[-1]
         if self.tests_order():
@@ -230,9 +239,9 @@ class _Kernel:
         return LoopKernel(self.name, self.cells, grain, self.work)
 
     def emit_unsorted(self) -> None:
-        """Emit the updates in the range [begin, end) of start indices, for scatter indices in any order.
+        """Emit the updates of windows whose start index is in the thread's range, for indices in any order.
 
-        If compaction does not pay, the thread of the first range applies all updates.
+        If compaction of the indices does not pay, the thread of the first range applies all updates.
         """
         if self.compaction_pays():
             self.emit_chunks()
@@ -242,7 +251,7 @@ class _Kernel:
             self.update()
 
     def emit_chunks(self) -> None:
-        """Emit a loop over chunks of scatter indices: compact those in the range, apply their updates."""
+        """Emit a loop over chunks of scatter indices: select those in a thread's range, apply the updates."""
         f = self.f
         last = self.batch[-1]
         start_areas = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
@@ -264,14 +273,17 @@ class _Kernel:
             last.value = None
 
     def lookups(self) -> list[HloInstruction]:
-        """Return the gathers, in the computation of the updates, whose positions are compacted in advance."""
+        """Return the gathers in the computation of the updates that read one element for each update.
+
+        The positions of these elements are computed in advance, together with the scatter indices.
+        """
         if self.operation.update_window_dims:
             return []
         count = len(self.operands)
         return list(dict.fromkeys(g for u in self.i.operands[count + 1 :] for g in lookups(u, self.views)))
 
     def kept_number(self, place: Value, index: Value) -> Value:
-        """Emit the load of number ``index`` of the compacted i32 values at ``place``, as i64."""
+        """Emit the load of element ``index`` of the i32 array at ``place``; return it as i64."""
         return self.f.load(I32, self.f.offset(place, index, I32)).cast("zext", I64)
 
     def keep(
@@ -280,10 +292,11 @@ class _Kernel:
         high: Value,
         areas: tuple[Sequence[Value], Value, Lookups],
     ) -> Value:
-        """Emit the compaction of the updates in the chunk [low, high) that start in the thread's range.
+        """Emit the selection of those updates low <= n < high whose windows start in the thread's range.
 
-        Returns their count. ``areas`` are arrays on the stack for their start indices (one per indexed
-        dimension), their numbers, and the positions of their gathered elements.
+        Returns their count. ``areas`` are arrays on the stack, which get the selected updates' start indices
+        (one array per operand dimension with start indices), their numbers, and the positions of the elements
+        that gathers read for them.
         """
         kept, numbers, positions = areas
         f, lanes = self.f, compaction_lanes(self.f.target)
@@ -324,5 +337,8 @@ class _Kernel:
 
 
 def _minor_window(operation: Scatter, rank: int) -> bool:
-    """Return whether windows extend along the minor dimension of an operand of rank ``rank``."""
+    """Return whether the windows of a scatter extend along the last dimension of its operand.
+
+    ``rank`` is the operand's number of dimensions.
+    """
     return rank - 1 not in (*operation.inserted_window_dims, *operation.input_batching_dims)

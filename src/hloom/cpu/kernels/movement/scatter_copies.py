@@ -38,10 +38,11 @@ MOST_BYTES: Final = 1 << 18
 
 
 def scatters_into_copies(scatter: HloInstruction) -> bool:
-    """Return whether a scatter is privatized: shares of its updates go to copies, which are then combined.
+    """Return whether a scatter is privatized: divided into shares of updates, each with its own operand.
 
-    It must have many small updates for each element, which may be applied in any order. Floats narrower than
-    32 bits are not privatized: in long sums the order of additions affects every digit.
+    The shares' copies of the operand are combined afterwards. The scatter must have many small updates for
+    each element, which may be applied in any order. Floats narrower than 32 bits are not privatized: in long
+    sums the order of additions affects every digit.
     """
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
     kind, operation = operand.element_type, operation_of(scatter, Scatter)
@@ -60,14 +61,15 @@ def scatters_into_copies(scatter: HloInstruction) -> bool:
 
 
 def copies_bytes(scatter: HloInstruction) -> int:
-    """Return the bytes of all privatized copies of a scatter's operand."""
+    """Return the bytes of all private copies of a scatter's operand, one for each share of the updates."""
     return SHARES * _bytes(scatter.operands[0].shape)
 
 
 def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
-    """Emit the kernel (copies, inputs..., begin, end) over shares of the updates, each with its own copy.
+    """Emit the kernel (copies, inputs..., begin, end) that applies a scatter's updates to private copies.
 
-    It fills the copy of a share with the neutral element, and applies the updates of the share to it.
+    It loops over shares of the updates, from number begin to end: it fills the share's own copy of the
+    operand with the neutral element of the combiner, and applies the updates of the share to it.
     """
     scatter, inputs = plan.hero, plan.parts.inputs
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
@@ -106,7 +108,7 @@ def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
 def _emit_streams(
     elements: Elements, shared: Variable, bounds: tuple[Value, Value], run: Callable[[], None]
 ) -> None:
-    """Emit the updates of a share as interleaved streams, to overlap their latencies; see `scatter_sorted`.
+    """Emit the updates of a share in several interleaved streams, to overlap their latencies.
 
     Args:
         shared: the loop variable that is divided among shares.
@@ -126,7 +128,10 @@ def _emit_streams(
 
 
 def emit_combination(module: Module, name: str, scatter: HloInstruction) -> LoopKernel:
-    """Emit the kernel (result, copies, begin, end) that combines all copies, in order, into the result."""
+    """Emit the kernel (result, copies, begin, end) that combines the copies of a scatter's operand.
+
+    Each share of the updates has its own copy; the copies are combined into the result in order.
+    """
     operand = scatter.operands[0].shape
     f, (result, space), begin, end = begin_kernel(module, name, [operand, operand])
     position = Variable(operand.element_count)
@@ -148,22 +153,22 @@ def emit_combination(module: Module, name: str, scatter: HloInstruction) -> Loop
 
 
 def _bytes(operand: Shape) -> int:
-    """Return the bytes of one privatized copy of an operand, rounded up to whole cache lines."""
+    """Return the bytes of one private copy of a scatter's operand, rounded up to whole cache lines."""
     return -(-operand.element_count * storage_bytes(operand.element_type) // 64) * 64
 
 
 def _copy(space: Value, operand: Shape, number: Value) -> View:
-    """Return the privatized copy number ``number`` in the workspace ``space`` as an array."""
+    """Return private copy number ``number`` of a scatter's operand, an array in the workspace ``space``."""
     return View.of(Function.of(space).offset(space, number * _bytes(operand), I8), operand)
 
 
 def _flat(pointer: Value, operand: Shape) -> View:
-    """Return a row-major array of the operand's shape at ``pointer`` as an array of one dimension."""
+    """Return the row-major array at ``pointer``, of the operand's shape, as an array of one dimension."""
     return View(pointer, operand.element_type, (math.prod(operand.dimensions),))
 
 
 def _clear(elements: Elements, copy: View, scatter: HloInstruction) -> None:
-    """Emit a loop that fills a privatized copy with the neutral element of the scatter's combiner."""
+    """Emit a loop that fills a private copy of a scatter's operand with the combiner's neutral element."""
     operand = scatter.operands[0].shape
     neutral = neutral_element(scatter.called_computations[0], operand.element_type)
     assert neutral is not None

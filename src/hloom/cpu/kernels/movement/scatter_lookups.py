@@ -21,9 +21,9 @@ MOST_LOOKUPS: Final = 4
 
 
 def lookups(update: HloInstruction, arrays: Container[HloInstruction]) -> list[HloInstruction]:
-    """Return the gathers of single elements that an update depends on through elementwise operations only.
+    """Return the gathers, each of one element, from which a scatter's update is computed elementwise.
 
-    There are at most `MOST_LOOKUPS`. ``arrays`` are the kernel's inputs, which are in memory.
+    There are at most `MOST_LOOKUPS`. ``arrays`` are the instructions in memory, which the kernel reads.
     """
     members, waiting = {update: None}, [update]
     while waiting:
@@ -43,11 +43,11 @@ def _looks_up(i: HloInstruction, arrays: Container[HloInstruction]) -> bool:
 
 
 class Lookups:
-    """Positions, on the stack, of the elements that gathers read for a number of scatter updates.
+    """Arrays on the stack with the positions of the elements that gathers read for some scatter updates.
 
     Args:
         e: the emitter of single updates, in scalar code.
-        gathers: the gathers, of single elements.
+        gathers: the gathers, each of one element per update; each has its own array of positions.
         count: the maximum number of updates.
     """
 
@@ -56,16 +56,18 @@ class Lookups:
         self._areas: dict[HloInstruction, Value] = {g: e.function.allocate(I32, count) for g in gathers}
 
     def positions(self, e: Elements, indices: Indices) -> list[tuple[Value, Value]]:
-        """Emit the i32 positions that the gathers read for a vector of updates.
+        """Emit the positions that the gathers read for a vector of updates, as vectors of i32.
 
-        Returns pairs (address of the gather's stack array, vector of positions), in the order of the gathers.
+        Returns a pair (address of the gather's stack array, vector of positions) for each gather. ``indices``
+        is the index in the updates array, with a lane variable.
         """
         return [(area, _position(e, g, indices)) for g, area in self._areas.items()]
 
     def know(self, indices: Indices, number: Value) -> None:
-        """Emit loads of the gathered elements of update number ``number``, by their positions on the stack.
+        """Emit loads of the elements that the gathers read for an update, by their positions on the stack.
 
-        The emitter then uses them as the gathers' values at ``indices``.
+        ``number`` is the number of the update in the stack arrays. The emitter then uses the elements as the
+        gathers' values at ``indices``, the index in the updates array.
         """
         f = self._e.function
         for gather, area in self._areas.items():

@@ -33,13 +33,13 @@ BLOCK: Final = 512
 
 
 class SortedUpdates:
-    """Emits the updates of a scatter whose indices ascend: a rank-1 batch of updates with scalar indices.
+    """Emits the updates of a scatter whose indices ascend; these are scalars in an array of one dimension.
 
     Args:
         e: the emitter of single updates, in scalar code.
         i: the scatter.
-        variables: the loop variables that index an element of the updates.
-        variable: the one in ``variables`` that counts updates.
+        variables: the loop variables that index an element of the updates array.
+        variable: the one in ``variables`` that counts scatter indices.
         gathers: the gathers whose positions are computed in advance, in vectors.
     """
 
@@ -59,10 +59,10 @@ class SortedUpdates:
 
     @contextmanager
     def unless_sorted(self, begin: Value, end: Value, update: Callable[[], None]) -> Generator[None]:
-        """Emit a branch: interleaved streams of updates if the indices ascend, else the ``with`` body.
+        """Emit a run-time test: if the scatter indices ascend, interleaved streams, else the ``with`` body.
 
         Args:
-            begin, end: the range of operand indices whose updates run.
+            begin, end: the range of operand indices whose updates are applied.
             update: emits one update.
         """
         with choose(self._f, self._are_sorted()) as choice:
@@ -71,7 +71,7 @@ class SortedUpdates:
             yield
 
     def _are_sorted(self) -> Value:
-        """Emit the test whether all indices ascend; return an i1. It works by blocks, to fail early."""
+        """Emit the test whether all scatter indices ascend, block by block to fail early; return an i1."""
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
         position = LocalVariable(f, I64, 0)
@@ -84,10 +84,7 @@ class SortedUpdates:
         return position.get().compare("sge", last)
 
     def _ascend(self, low: Value, high: Value) -> Value:
-        """Emit the test, in vectors, whether indices [low, high) ascend, up to the one at ``high``.
-
-        Returns an i1.
-        """
+        """Emit the test whether the scatter indices low <= n <= high ascend, in vectors; return an i1."""
         f, (e, wide, variables) = self._f, self._vectors()
         update, lanes = Update(e, self._scatter, [], variables), e.lanes
         last = f.constant(I64, self.variable.trips - 1 - lanes)
@@ -103,20 +100,26 @@ class SortedUpdates:
         return loop.values[0].bitcast(make_type(f"i{lanes}")).compare("eq", -1)
 
     def _vectors(self) -> tuple[Elements, Variable, list[Variable]]:
-        """Return (emitter of vectors of updates, lane variable, variables that index the updates array)."""
+        """Return (emitter of vectors of updates, lane variable, loop variables of the updates array).
+
+        The lane variable is one of the loop variables: it counts scatter indices.
+        """
         wide = Variable(self.variable.extent, "w")
         wide.is_lane = True
         e = Elements(self._f, compaction_lanes(self._f.target), self._e.views)
         return e, wide, [wide if v is self.variable else v for v in self._variables]
 
     def _start(self, number: Value) -> Value:
-        """Emit the operand index that update number ``number`` changes."""
+        """Emit the index in the operand of the element that update number ``number`` changes first."""
         with self._at(number):
             (start,) = Update(self._e, self._scatter, [], self._variables).starts().values()
         return start
 
     def _first(self, start: Value) -> Value:
-        """Emit a binary search for the first update whose operand index is not less than ``start``."""
+        """Emit a binary search for the number of the first update that starts at ``start`` or later.
+
+        The scatter indices ascend; ``start`` is an index in the operand.
+        """
         f = self._f
         low, high = LocalVariable(f, I64, 0), LocalVariable(f, I64, self.variable.trips)
         with repeat(f) as loop:
@@ -128,10 +131,10 @@ class SortedUpdates:
         return low.get()
 
     def _run(self, low: Value, high: Value, update: Callable[[], None]) -> None:
-        """Emit the updates in [low, high), divided into streams of about equal length.
+        """Emit the updates low <= n < high, divided into streams of about equal length.
 
-        A loop interleaves one update of each stream, up to the length of the shortest; the rest of each
-        stream follows.
+        A loop applies one update of each stream in turn, up to the length of the shortest stream; the rest of
+        each stream follows.
         """
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
@@ -162,7 +165,10 @@ class SortedUpdates:
                 update()
 
     def _look_up(self, low: Value, high: Value, lookups: Lookups) -> None:
-        """Emit the positions of the gathers for the updates in [low, high), in vectors, and store them."""
+        """Emit a loop that stores in ``lookups`` the positions that gathers read for updates low <= n < high.
+
+        It computes them in vectors.
+        """
         f, (e, wide, variables) = self._f, self._vectors()
         with f.loop(low, high, e.lanes) as loop, e.scope():
             wide.value = loop.index
@@ -174,12 +180,18 @@ class SortedUpdates:
 
     @contextmanager
     def _at(self, number: Value) -> Generator[Indices]:
-        """Make ``number`` the current update inside the ``with``; yield its index in the updates array."""
+        """Make ``number`` the current update inside the ``with``; yield the index of its first element.
+
+        That is an index in the updates array.
+        """
         with self._e.scope():
             self.variable.value = number
             yield tuple(map(Index.of, self._variables))
             self.variable.value = None
 
     def _bound(self, stream: Value | int) -> Value:
-        """Return the address of the bound between the streams ``stream - 1`` and ``stream``, on the stack."""
+        """Return the address, on the stack, of the number of the first update of stream ``stream``.
+
+        It is also the end of the stream before.
+        """
         return self._f.offset(self._bounds, stream, I64)

@@ -17,11 +17,11 @@ UPDATE_WORK: Final = 4
 
 
 class Update:
-    """Emits the update of one element of a scatter's window, or of a vector of elements along the window.
+    """Emits the update of one element of a scatter's operand, or of a vector of elements along a window.
 
     Attributes:
         results: the arrays that are updated in place.
-        variables: the loop variables that index the element of the updates array.
+        variables: the loop variables that index an element of the updates array.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Update:
         self.count = len(i.operands) // 2
 
     def components(self) -> list[tuple[int, Value, bool]]:
-        """Emit the loads of the components of the index vector of the current window.
+        """Emit the loads of the components of the current window's index vector in the scatter indices.
 
         Returns (operand dimension, value, whether its type is signed) for each component.
         """
@@ -50,9 +50,9 @@ class Update:
         return checks
 
     def starts(self) -> dict[int, Value]:
-        """Emit the start indices of the current window, from its index vector: i64 by operand dimension.
+        """Emit the start index of the current window in each operand dimension that has one, as i64.
 
-        They are not clamped to the operand.
+        The values are those of the scatter indices, not clamped to the operand.
         """
         starts: dict[int, Value] = {}
         for dimension, value, signed in self.components():
@@ -63,9 +63,9 @@ class Update:
         return starts
 
     def wide_starts(self) -> tuple[dict[int, Value], Value]:
-        """Emit the start indices of a vector of windows: i32 by operand dimension, and an in-bounds mask.
+        """Emit the start indices of a vector of windows; return ({operand dimension: i32 vector}, mask).
 
-        The starts of windows out of bounds are undefined.
+        The mask says which windows start inside the operand; the start indices of the others are undefined.
         """
         e = self.e
         starts: dict[int, Value] = {}
@@ -80,7 +80,10 @@ class Update:
         return starts, inside
 
     def inside(self, starts: dict[int, Value]) -> Value | None:
-        """Emit the condition that a window lies entirely inside the operand; None if it always does."""
+        """Emit the condition that the window at ``starts`` lies entirely inside the operand, an i1.
+
+        Returns None if it always does.
+        """
         dimensions, sizes = self.results[0].dimensions, self.window_sizes()
         condition: Value | None = None
         for d, start in starts.items():
@@ -97,7 +100,10 @@ class Update:
         return [1 if d in dropped else next(sizes) for d in range(len(self.results[0].dimensions))]
 
     def place(self, starts: dict[int, Value]) -> Indices:
-        """Return the operand index of the current element of a window that lies inside the operand."""
+        """Return the index in the operand of the current element of the window at ``starts``.
+
+        The window must lie inside the operand.
+        """
         operation = self.operation
         dimensions, sizes = self.results[0].dimensions, self.window_sizes()
         batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
@@ -119,7 +125,10 @@ class Update:
         return tuple(indices)
 
     def run(self, starts: dict[int, Value]) -> None:
-        """Emit the update of the current element: load, combine and store, in place for every result."""
+        """Emit the update of the current element of the window at ``starts``, in place for every result.
+
+        The results' elements are loaded, combined with the updates and stored.
+        """
         e, position = self.e, self.place(starts)
         here = tuple(Index.of(v) for v in self.variables)
         updates = self.i.operands[self.count + 1 :]

@@ -65,7 +65,7 @@ def transposed(vectors: Sequence[Value]) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class TransposeTiling:
-    """A square tile of the iterations of two loops.
+    """A square tile of the iterations of two loops, in which loaded elements are transposed in registers.
 
     Attributes:
         across: the loop along which operands are contiguous in memory.
@@ -79,9 +79,10 @@ class TransposeTiling:
 
 
 def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
-    """Emit the kernel that loops over the elements of a plan's results.
+    """Emit the kernel that computes the elements of a plan's results in a loop.
 
-    Its form is chosen here: transposed tiles, lanes along narrow rows, or vectors along the innermost loop.
+    It chooses between tiles that are transposed in registers, vector lanes along narrow rows, and vectors
+    along the innermost loop.
     """
     parts, space, repeats = plan.parts, plan.space, not plan.in_place
     if space is None:
@@ -97,10 +98,10 @@ def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKer
 
 
 def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
-    """Return the tile in which a kernel should transpose its loads.
+    """Return the tile of two loops in which a kernel should transpose the elements that it loads.
 
-    Returns None if the loads are contiguous along the innermost loop already, or if no other loop, or more
-    than one, makes them contiguous.
+    Returns None if the loads are contiguous along the innermost loop already, or if not exactly one of the
+    other loops makes them contiguous.
     """
     members = parts.members
     if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):
@@ -123,10 +124,10 @@ def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
 
 
 class TiledElements(Elements):
-    """Emits elements of arrays and expressions; inside a tile, loads them from a transposed square.
+    """An emitter of array elements and expressions that loads and transposes whole tiles of two loops.
 
     Attributes:
-        start: value of the loop ``across`` at the tile's first row; None outside of tiles.
+        start: value of the outer loop of the tile at the tile's first row; None outside of tiles.
         row: number of the row of the tile for which code is being emitted.
     """
 
@@ -141,14 +142,18 @@ class TiledElements(Elements):
 
     @contextmanager
     def tile(self, start: Value) -> Generator[None]:
-        """Make loads emitted inside the ``with`` use transposed tiles that begin at row ``start``."""
+        """Make loads emitted inside the ``with`` read whole tiles, transposed, from row ``start`` on."""
         self.start = start
         self._tiles.clear()
         yield
         self.start = None
 
     def load(self, view: View, indices: Indices, *, of: HloInstruction | None = None) -> Element:
-        """Emit the load of an array element, from a tile if the array is contiguous along loop ``across``."""
+        """Emit the load of an array element, or of a vector of them; return it.
+
+        Inside a tile, the result is the current row of a transposed tile if the array is contiguous along the
+        tile's outer loop.
+        """
         linear = linearize(indices, view.dimensions)
         terms = dict(linear.terms)
         apart = terms.get(self.tiling.lane, 0) not in (0, 1)
@@ -163,7 +168,12 @@ class TiledElements(Elements):
         return self._tiles[key][self.row]
 
     def _load_tile(self, view: View, base: Index, step: int) -> list[Element]:
-        """Emit the loads of a square tile and its transposition; return a vector for each row."""
+        """Emit the loads of a square tile and its transposition; return a vector for each row of the tile.
+
+        Args:
+            base: the index in ``view`` of the element at row 0 of the outer loop and lane 0 of the tile.
+            step: the distance in ``view``, in elements, from one lane to the next.
+        """
         f, size = self.function, self.tiling.size
         assert self.start is not None
         first = self.parts(base)[0] + self.start
@@ -185,7 +195,10 @@ def _part(kind: ElementType) -> Type:
 
 
 def _tile_type(kind: ElementType) -> Type:
-    """Return the type with which a tile moves an element: for a complex number a single integer."""
+    """Return the type by which a tile's elements are moved: one integer for a complex number.
+
+    Other elements keep their type in memory.
+    """
     return I64 if kind.is_complex else storage_type(kind)
 
 
@@ -197,7 +210,7 @@ def _element(vector: Value, kind: ElementType) -> Element:
 
 
 class _TiledKernel:
-    """Emits a kernel over elements of results whose loads are transposed tile by tile."""
+    """Emits a kernel over the elements of results whose loads are transposed in registers, tile by tile."""
 
     def __init__(
         self,
@@ -235,9 +248,10 @@ class _TiledKernel:
         return LoopKernel(self.name, first.trips, grain, self.work, f"tiles of {self.tiling.size}")
 
     def nest(self, variables: list[Variable], low: Value, high: Value, tiled: bool = False) -> None:
-        """Emit nested loops over ``variables``, the first one over [low, high), and the innermost loop.
+        """Emit nested loops over ``variables``, and inside them the innermost loop, over vectors of results.
 
-        ``tiled`` says that the iterations of the enclosing loops belong to whole tiles.
+        The first variable runs from ``low`` to ``high``. ``tiled`` says that the iterations of the enclosing
+        loops belong to whole tiles.
         """
         if not variables:
             self.innermost(tiled)
@@ -258,21 +272,24 @@ class _TiledKernel:
             self.loop(first, tiled_end, high, 1, lambda: self.nest(inner, zero, limit, False))
 
     def loop(self, variable: Variable, low: Value, high: Value, step: int, body: Callable[[], None]) -> None:
-        """Emit a loop over a variable around the code that ``body`` emits."""
+        """Emit a loop that sets ``variable``, around the code that ``body`` emits."""
         with self.f.loop(low, high, step) as loop, self.e.scope():
             variable.value = loop.index
             body()
         variable.value = None
 
     def stacks(self, low: Value, high: Value) -> None:
-        """Emit the loops over tiles in rows [low, high): `STACKED` tiles down, then the tiles beside them."""
+        """Emit the loops over tiles in rows low <= r < high, in stacks of `STACKED` tiles.
+
+        The tiles of a stack are one below the other; the next stack is beside it, along the lanes.
+        """
         across, size = self.tiling.across, self.tiling.size
         with self.f.loop(low, high, STACKED * size) as loop, self.e.scope():
             end = self.f.intrinsic("smin", loop.index + STACKED * size, high)
             self.lanes(loop.index, end, lambda: self.loop(across, loop.index, end, size, self.tile))
 
     def innermost(self, tiled: bool) -> None:
-        """Emit the loop over vectors of results, as tiles if ``tiled``."""
+        """Emit the innermost loop: over vectors of results, or over transposed tiles if ``tiled``."""
         if not tiled:
             loop_nest(self.e, [self.tiling.lane], self.body, repeats=self.repeats)
             return
@@ -282,9 +299,10 @@ class _TiledKernel:
         self.tiling.across.value = start
 
     def lanes(self, low: Value, high: Value, tiles: Callable[[], None]) -> None:
-        """Emit a loop that calls ``tiles`` for whole tiles along the lanes, then the remaining lanes.
+        """Emit a loop around whole tiles (emitted by ``tiles``), and another one for the remaining lanes.
 
-        The remaining lanes are vectors in the rows [low, high), without tiles.
+        The remaining lanes, too few for a tile, are computed as vectors without tiles, in rows low <= r <
+        high.
         """
         lane, size = self.tiling.lane, self.tiling.size
         tiled_end = lane.trips // size * size
@@ -297,7 +315,7 @@ class _TiledKernel:
                 vector_loop(self.e, lane, last, limit, self.body, exact=False, repeats=self.repeats)
 
     def tile(self) -> None:
-        """Emit one tile, its rows unrolled."""
+        """Emit one transposed tile: the computation and store of its results, with its rows unrolled."""
         start = self.tiling.across.value
         assert isinstance(start, Value)
         with self.e.tile(start):
@@ -309,7 +327,7 @@ class _TiledKernel:
         self.tiling.across.value = start
 
     def body(self) -> None:
-        """Emit the computation and store of one vector of every result."""
+        """Emit the computation and store of one vector of each of the kernel's results."""
         values = root_values(self.e, self.roots, self.space.indices)
         for target, value in zip(self.targets, values, strict=True):
             self.e.store(target, self.space.indices, value)

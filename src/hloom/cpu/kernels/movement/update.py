@@ -27,10 +27,10 @@ from hloom.plan.space import split_space
 
 @KERNELS.register("dynamic-update-slice")
 def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a dynamic-update-slice in place: store the update into the operand's buffer.
+    """Emit a dynamic-update-slice in place: store the update into the operand's memory.
 
     The operand is copied first if it must be preserved. A fusion that ends in another operation, or computes
-    the operand, becomes a loop over elements.
+    the operand, becomes a loop over all elements of the result.
     """
     i = plan.instruction
     update = plan.hero
@@ -51,9 +51,10 @@ def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _source(i: HloInstruction, update: HloInstruction) -> HloInstruction | None:
-    """Return the array that a dynamic-update-slice changes: an operand of ``i``, the fusion around it.
+    """Return the array that a dynamic-update-slice changes, as an operand of the fusion ``i`` around it.
 
-    ``i`` may be ``update`` itself. Returns None if the fusion computes the array.
+    ``i`` may also be the dynamic-update-slice ``update`` itself. Returns None if the fusion computes the
+    array.
     """
     changed = update.operands[0]
     if i is update:
@@ -64,7 +65,10 @@ def _source(i: HloInstruction, update: HloInstruction) -> HloInstruction | None:
 
 
 def _update_kernel(module: Module, name: str, parts: KernelParts, update: HloInstruction) -> LoopKernel:
-    """Emit the kernel (inputs..., result, begin, end) that stores every element of the update."""
+    """Emit the kernel (inputs..., result, begin, end) that stores the elements of an update in the result.
+
+    ``update`` is the dynamic-update-slice; the rest of the result is left as it is.
+    """
     operand, new, *starts = update.operands
     sizes, inputs = new.shape.dimensions, parts.inputs
     function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, update)])

@@ -39,7 +39,8 @@ VECTORS: Final = 8
 class Cumulative:
     """A reduce-window that is a scan (prefix reduction) along one dimension.
 
-    Results and elements are numbered in scan order. Result number o combines the elements before o + ahead.
+    Elements and results are numbered from 0 in the order of the scan. Result number o combines the elements
+    with numbers less than o + ahead.
 
     Attributes:
         axis: the scanned dimension.
@@ -49,8 +50,8 @@ class Cumulative:
             if the window is padded otherwise.
         backward: whether the scan starts at the last element.
         flipped: whether windows combine their last element first (window reversal).
-        grouped: whether the combiner is associative, so that elements may be combined before the prefix is
-            known.
+        grouped: whether the combiner is associative, so that elements may be combined before the result up to
+            them is known.
     """
 
     axis: int
@@ -67,7 +68,7 @@ class Cumulative:
 
 
 def cumulative_of(i: HloInstruction) -> Cumulative | None:
-    """Return the scan that a reduce-window is; None if it is not a scan."""
+    """Return the scan (prefix reduction) that a reduce-window amounts to; None if it is no scan."""
     window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
     wide = [axis for axis, d in enumerate(window) if d.size > 1]
@@ -100,9 +101,9 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
 def may_skip_padding(
     window: Sequence[WindowDimension], computation: HloComputation, inits: Sequence[HloInstruction]
 ) -> bool:
-    """Return whether windows may leave out the padding, which holds the initial values.
+    """Return whether windows may leave out their padding, whose elements are the initial values.
 
-    The initial values must be idempotent under the combiner. Unless the combiner may combine values in any
+    The combination of an initial value with itself must be the initial value. Unless the combiner allows any
     order, windows must also combine their padding before their elements.
     """
     combiner = Combiner(computation)
@@ -134,7 +135,10 @@ def _begins_with_padding(window: Sequence[WindowDimension]) -> bool:
 
 
 def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulative) -> LoopKernel:
-    """Emit the kernel (operands..., initial values..., results..., begin, end) of a scan."""
+    """Emit the kernel (operands..., initial values..., results..., begin, end) of a cumulative reduce-window.
+
+    It loops over lines; a line has all elements along the scanned dimension.
+    """
     leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     f, views, begin, end = begin_kernel(module, name, [*(o.shape for o in i.operands), *leaves])
     lines = Lines.of(leaves[0].dimensions, scan.axis, i.operands)
@@ -160,10 +164,10 @@ def _register_lanes(i: HloInstruction, size: int) -> int:
 
 
 class _Scan(ABC):
-    """Base of the emitters of scans.
+    """Base of the emitters of a cumulative reduce-window, which scans lines along one dimension.
 
-    Subclasses have neighboring lines in the lanes (a line has all elements along the scanned dimension), or
-    the elements of one line.
+    A line has all elements along the scanned dimension. In subclasses, the vector lanes are neighboring
+    lines, or the elements of one line.
     """
 
     def __init__(self, e: Elements, i: HloInstruction, scan: Cumulative, views: Sequence[View]) -> None:
@@ -172,39 +176,49 @@ class _Scan(ABC):
         self.operands, self.inits, self.results = views[:count], views[count : 2 * count], views[2 * count :]
         self.combiner = Combiner(i.called_computations[0])
         self.first_is_low = scan.backward == scan.flipped
-        """Return whether new elements are combined last, so that scans can start from initial values."""
+        """Whether new elements are combined last, so that scans can start from initial values."""
         self.starts_with_init = self.first_is_low or self.combiner.free
 
     def prepare(self) -> None:
-        """Emit the loads of the initial values, and convert them to accumulators."""
+        """Emit the loads of the initial values, and convert them to the combiner's accumulator types."""
         loaded = [spread(self.e, self.e.load(v, ())) for v in self.inits]
         self.init = self.combiner.starts(loaded, [v.element_type for v in self.inits])
 
     def load(self, place: Place, at: Index) -> list[Element]:
-        """Emit the loads of every operand's element at position ``at`` of a line, in memory order."""
+        """Emit the load of each operand's element at position ``at`` of the line, counted in memory order.
+
+        ``place`` maps a position in the line to an array index.
+        """
         index = place(at)
         values = [self.e.load(v, index) for v in self.operands]
         lifted = self.combiner.lift(values, [v.element_type for v in self.operands])
         return [spread(self.e, x) for x in lifted]
 
     def store(self, place: Place, at: Index, values: Sequence[Element]) -> None:
-        """Emit the stores of accumulators as results at position ``at`` of a line, in memory order.
+        """Emit the stores of accumulators as the results at position ``at`` of the line, in memory order.
 
-        Combines the initial values with them first, unless the scan started from these.
+        The initial values are combined with them first, unless the scan started from these. ``place`` maps a
+        position in the line to an array index.
         """
         if not self.starts_with_init:
             values = self.combiner.combine(self.e, self.init, values)
         self.put(place, at, values)
 
     def put(self, place: Place, at: Index, values: Sequence[Element]) -> None:
-        """Emit the stores of accumulators that include the initial values at position ``at`` of a line."""
+        """Emit the stores of accumulators, initial values included, as the results at position ``at``.
+
+        ``place`` maps a position in the line to an array index; there is one accumulator per result array.
+        """
         index = place(at)
         values_stored = self.combiner.lower(values, [v.element_type for v in self.results])
         for view, value in zip(self.results, values_stored, strict=True):
             self.e.store(view, index, spread(self.e, value))
 
     def join(self, earlier: Sequence[Element], later: Sequence[Element]) -> list[Element]:
-        """Emit the combination of earlier and later elements of the scan, in the combiner's operand order."""
+        """Return the combination of ``earlier`` and ``later`` elements of a scan.
+
+        If windows combine their elements in reverse, the later ones are the first operand of the combiner.
+        """
         first, second = (earlier, later) if self.first_is_low else (later, earlier)
         return [spread(self.e, x) for x in self.combiner.combine(self.e, first, second)]
 
@@ -214,12 +228,14 @@ class _Scan(ABC):
 
 
 class _StepByStep(_Scan):
-    """Emits scans with one element per iteration; the lanes are neighboring lines."""
+    """Emits a cumulative reduce-window one element of each line at a time; lanes are neighboring lines."""
 
     def line(self, place: Place) -> None:
-        """Emit a line in three loops: results before its first element, one per element, after the last.
+        """Emit the scan of one line in three loops, which store the results in scan order.
 
-        Elements that the first result includes are combined before these loops.
+        The first is over results that include no element yet, the second over results that each add one
+        element, and the third over results that include all elements. Elements that the first result includes
+        already are combined before these loops. ``place`` maps a position in the line to an array index.
         """
         scan = self.scan
         before = min(max(scan.ahead - 1, 0), scan.size)
@@ -234,10 +250,10 @@ class _StepByStep(_Scan):
     def _steps(
         self, place: Place, low: int, high: int, state: list[Element] | None, ahead: int | None
     ) -> list[Element] | None:
-        """Emit a loop that combines the elements [low, high) into ``state``; return the new state.
+        """Emit a loop that combines elements low <= n < high of the line into ``state``; return the result.
 
-        A ``state`` of None has no elements. If ``ahead`` is not None, [low, high) are numbers of results,
-        each of which is stored after combining element number + ahead.
+        A ``state`` of None has no elements. If ``ahead`` is not None, the loop is over results low <= n <
+        high instead: result n is stored after element n + ahead has been combined.
         """
         if low >= high:
             return state
@@ -262,7 +278,10 @@ class _StepByStep(_Scan):
         return joined
 
     def _repeat(self, place: Place, low: int, high: int, state: list[Element] | None) -> None:
-        """Emit a loop that stores equal results [low, high): ``state``, or initial values if it is None."""
+        """Emit a loop that stores one value as all results low <= n < high of the line.
+
+        It is ``state``, or the initial values if ``state`` is None.
+        """
         number = Variable(max(high, 1), "s")
         with self.f.loop(low, high) as loop, self.e.scope():
             number.value = loop.index
@@ -277,14 +296,17 @@ class _StepByStep(_Scan):
 
 
 class _InRegisters(_Scan):
-    """Emits scans with the elements of one line in the lanes.
+    """Emits a cumulative reduce-window whose vector lanes are the elements of one line.
 
-    A vector is scanned by log2(lanes) shifted combinations, and then combined with the prefix. The prefix of
-    a floating-point sum is carried with the sum of its rounding errors.
+    A vector is scanned by log2(lanes) shifted combinations, and then combined with the total of all vectors
+    before. For a floating-point sum, that total is carried along with the sum of its rounding errors.
     """
 
     def line(self, place: Place) -> None:
-        """Emit a loop over blocks of several vectors, then the remaining elements."""
+        """Emit the scan of one line: a loop over blocks of several vectors, then the remaining elements.
+
+        ``place`` maps a position in the line to an array index.
+        """
         size, lanes = self.scan.size, self.e.lanes
         block = lanes * min(VECTORS, size // lanes)
         full_end = size // block * block
@@ -304,14 +326,17 @@ class _InRegisters(_Scan):
             self._block(place, self.f.constant(I64, start), size - full_end, carry)
 
     def _base(self, done: Value, block: int) -> Value:
-        """Return the position in memory of the next block after ``done`` elements in scan order."""
+        """Return the first position, in memory order, of the next block of ``block`` elements of a line.
+
+        ``done`` elements of the line have been scanned; a backward scan begins at the end of the line.
+        """
         return self.f.constant(I64, self.scan.size - block) - done if self.scan.backward else done
 
     def _block(self, place: Place, base: Value, count: int, carry: list[Element] | None) -> list[Element]:
-        """Emit the scan of ``count`` elements from position ``base`` on; return the carry for the next block.
+        """Emit the scan of ``count`` elements of a line from position ``base`` on; return the new carry.
 
-        A carry is the prefix, followed by its error if it is a floating-point sum; None before the first
-        element.
+        The carry from block to block is the total of the elements before, followed by its rounding error if
+        it is a floating-point sum; None before the first element.
         """
         e, lanes = self.e, self.e.lanes
         starts = range(0, count, lanes)
@@ -347,9 +372,9 @@ class _InRegisters(_Scan):
         return [self.f.constant(flatten(self.init)[0].type, 0.0)] if self._is_rounded_sum else []
 
     def _rounded(self, carry: list[Element]) -> list[Element]:
-        """Return the prefix of a carry, with the error of a floating-point sum added to it.
+        """Return the total in a carry, with its rounding error added if it is a floating-point sum.
 
-        An error of 0 is not added, so that a sum of -0 stays.
+        An error of 0 is not added, so that a sum of -0 stays -0.
         """
         if not self._is_rounded_sum:
             return carry
@@ -357,7 +382,11 @@ class _InRegisters(_Scan):
         return [error.compare("oeq", 0.0).select(high, high + error)]
 
     def _advanced(self, carry: list[Element] | None, total: list[Element]) -> list[Element]:
-        """Emit the carry after a block: ``carry`` (prefix and error) combined with the block's total."""
+        """Return the carry after a block of elements: ``carry`` combined with the block's ``total``.
+
+        A carry is the total of the elements before, followed by its rounding error if it is a floating-point
+        sum; None before the first element.
+        """
         if carry is None:
             return [*total, *self._errors()]
         if not self._is_rounded_sum:
@@ -372,12 +401,18 @@ class _InRegisters(_Scan):
         return self.f.constant(I1.vector(self.e.lanes), [int(lane < count) for lane in range(self.e.lanes)])
 
     def _total(self, scanned: Sequence[Element]) -> list[Element]:
-        """Emit the broadcast of the lane that is last in scan order to every lane."""
+        """Return the last lane, in scan order, of each of the scanned vectors, broadcast to every lane.
+
+        There is one vector for each operand of the reduce-window.
+        """
         lanes = self.e.lanes
         return [_shuffled(x, [0 if self.scan.backward else lanes - 1] * lanes) for x in scanned]
 
     def _local(self, values: list[Element], valid: int) -> list[Element]:
-        """Emit the scan of one vector by itself, whose first ``valid`` lanes have elements."""
+        """Return the scan of a vector by itself; only its first ``valid`` lanes have elements.
+
+        There is one vector for each operand of the reduce-window.
+        """
         lanes, backward = self.e.lanes, self.scan.backward
         kind = self.combiner.accumulators[0]
         neutral = neutral_element(self.combiner.computation, kind) if len(values) == 1 else None
@@ -402,7 +437,10 @@ class _InRegisters(_Scan):
 
 
 def _shuffled(element: Element, lanes: Sequence[int], other: Element | None = None) -> Element:
-    """Emit a shuffle of an element's lanes; lane numbers from its lane count on select from ``other``."""
+    """Return a shuffle of a vector ``element``, complex or not, that takes lane ``lanes[k]`` into lane k.
+
+    Numbers from the vector's own lane count on take lanes from ``other``.
+    """
     if isinstance(element, tuple):
         second = other if isinstance(other, tuple) else (None, None)
         return element[0].shuffle(lanes, second[0]), element[1].shuffle(lanes, second[1])

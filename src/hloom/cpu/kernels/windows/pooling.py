@@ -33,7 +33,10 @@ WRITTEN_OUT: Final = 32
 
 
 def is_pooling(i: HloInstruction) -> bool:
-    """Return whether a reduce-window has padding, may skip it, and has enough windows to fill vectors."""
+    """Return whether a reduce-window gets the kernel for windows that leave out their padding.
+
+    It must have padding that windows may leave out, and enough windows to fill vectors.
+    """
     window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
     shape = i.operands[0].shape
@@ -50,7 +53,10 @@ def is_pooling(i: HloInstruction) -> bool:
 
 
 def _axes(i: HloInstruction) -> list[StrideAxis]:
-    """Return the positions and window elements of a reduce-window along each dimension, without strides."""
+    """Return a reduce-window's axes, each with positions (of windows) and taps (window elements).
+
+    Their strides in arrays are not set.
+    """
     window = operation_of(i, ReduceWindow).window
     results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
     return [
@@ -62,13 +68,16 @@ def _axes(i: HloInstruction) -> list[StrideAxis]:
 
 
 def emit_pooling(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (operands..., initial values..., results..., begin, end) of a padded reduce-window."""
+    """Emit the kernel (operands..., initial values..., results..., begin, end) of a padded reduce-window.
+
+    It loops over the first dimension, other than the last one, in which the result has several elements.
+    """
     pool = _Pool(module, name, i)
     return pool.emit()
 
 
 class _Pool:
-    """Emits the kernel of a padded reduce-window, with neighboring windows in the lanes."""
+    """Emits the kernel of a padded reduce-window; vector lanes are windows adjacent in the last dimension."""
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.name, self.axes = name, _axes(i)
@@ -99,9 +108,10 @@ class _Pool:
         return LoopKernel(self.name, trips, 1, work, lanes_text(self.vectors.lanes))
 
     def _line(self, at: list[Index]) -> None:
-        """Emit all windows along the minor dimension: vectors of interior windows, then both ends.
+        """Emit all windows along the last dimension: vectors of those without padding, then the other ones.
 
-        ``at`` are the positions along the other dimensions.
+        If the other windows are many, or those without padding too few for a vector, one loop over vectors
+        computes all of them. ``at`` are the positions along the other dimensions.
         """
         self.ranges: list[tuple[Value | int, Value | int]] = []
         self.whole: Value | None = None
@@ -126,7 +136,10 @@ class _Pool:
                 self._position(self.scalars, [*at, Index(position)], minor.taps_inside(position))
 
     def _vectors(self, at: list[Index], first: int, last: int) -> None:
-        """Emit the interior windows [first, last) as vectors; the last vector overlaps its predecessor."""
+        """Emit windows first <= p < last of the last dimension, which have no padding there, as vectors.
+
+        The last vector may overlap the one before. ``at`` are the positions along the other dimensions.
+        """
         f, e, count = self.f, self.vectors, last - first
         lane = Variable(count, "p")
         lane.is_lane = True
@@ -136,9 +149,9 @@ class _Pool:
             self._position(e, [*at, Index.of(lane) + first], range(self.axes[-1].taps))
 
     def _position(self, e: Elements, at: Sequence[Index], taps: range) -> None:
-        """Emit the window, or the vector of windows, at position ``at``.
+        """Emit the window at position ``at``, or a vector of windows from there on: its reduction and store.
 
-        ``taps`` are its elements along the minor dimension.
+        ``taps`` are the window elements to combine along the last dimension.
         """
         if math.prod(axis.taps for axis in self.axes) > WRITTEN_OUT:
             self._store(e, at, self._looped(e, at, taps))
@@ -152,10 +165,10 @@ class _Pool:
             self._store(e, at, self._looped(e, at, taps))
 
     def _written_out(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
-        """Emit the unrolled reduction of a window that is inside the base; return the accumulators.
+        """Emit the unrolled reduction of a window, or of a vector of windows; return the accumulators.
 
-        Along the minor dimension, lanes may be in the padding. ``minor`` are the window elements along the
-        minor dimension.
+        Only along the last dimension may windows reach into the padding. ``minor`` are the window elements to
+        combine along the last dimension.
         """
         accumulators = [spread(e, x) for x in self.start]
         for taps in itertools.product(*(range(axis.taps) for axis in self.axes[:-1]), minor):
@@ -163,9 +176,9 @@ class _Pool:
         return accumulators
 
     def _looped(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
-        """Emit loops that reduce the window elements inside the base; return the accumulators.
+        """Emit loops that reduce the window elements that are not in the padding; return the accumulators.
 
-        ``minor`` are the window elements along the minor dimension.
+        ``minor`` are the window elements to combine along the last dimension.
         """
         bounds = [*self.ranges, (minor.start, minor.stop)]
         variables = [Variable(axis.taps, "w") for axis in self.axes]
@@ -186,9 +199,10 @@ class _Pool:
     def _step(
         self, e: Elements, at: Sequence[Index], taps: Sequence[Index], state: list[Element]
     ) -> list[Element]:
-        """Emit the combination of ``state`` with the window element ``taps``; return the new state.
+        """Emit the combination of ``state`` with one window element; return the new state.
 
-        Lanes in the padding combine the initial value, which has no effect.
+        Its number along each dimension is in ``taps``, and the window's position in ``at``. Lanes in the
+        padding combine the initial value, which has no effect.
         """
         places = tuple(
             p * axis.step + tap * axis.dilation + -axis.low

@@ -26,7 +26,7 @@ from hloom.plan.kernel import KernelPlan
 
 @KERNELS.register("scan")
 def emit_scan(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a kernel for a scan with an elementwise step, and its call; the host evaluates other scans."""
+    """Emit a scan: a kernel if its step is elementwise, and its call; else a call of the host's evaluator."""
     i = plan.instruction
     if not is_elementwise(i):
         KERNELS[HOST].emit(program, plan)
@@ -38,9 +38,9 @@ def emit_scan(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (inputs..., initial carries..., outputs..., final carries..., begin, end) over lines.
+    """Emit the kernel (inputs..., initial carries..., outputs..., final carries..., begin, end) of a scan.
 
-    A line has all elements along the scanned dimension.
+    It loops over lines; a line has all elements along the scanned dimension.
     """
     parts = parts_of(i)
     shapes = [*(o.shape for o in i.operands), *parts.outputs, *parts.last]
@@ -57,7 +57,10 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Walk:
-    """Emits the scan of one line (all elements along the scanned dimension), or of a vector of lines."""
+    """Emits a scan instruction along one line, or along each line of a vector of lines.
+
+    A line has all elements along the scanned dimension.
+    """
 
     def __init__(self, e: Elements, i: HloInstruction, parts: Parts, views: Sequence[View]) -> None:
         self.e, self.parts = e, parts
@@ -68,7 +71,7 @@ class _Walk:
         self.outputs, self.last = views[-carries - outputs :][:outputs], views[len(views) - carries :]
 
     def line(self, place: Place) -> None:
-        """Emit the loop over the steps of a line, with carries in registers, then store the final carries.
+        """Emit the loop over the steps of a line, with carries in registers; then store the last carries.
 
         ``place`` maps a position in the line to an array index.
         """

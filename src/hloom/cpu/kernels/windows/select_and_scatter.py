@@ -37,9 +37,9 @@ WIDE: Final = 64
 
 @KERNELS.register("select-and-scatter")
 def emit_select_and_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a select-and-scatter: a kernel that fills the result, and one that runs the windows.
+    """Emit a select-and-scatter: a kernel that fills the result, and one that computes all windows.
 
-    The result is not filled if windows store every element.
+    The result is not filled with the initial value if windows store every element of it.
     """
     i = plan.instruction
     _, source, initial = i.operands
@@ -59,21 +59,21 @@ def _window(i: HloInstruction) -> list[WindowDimension]:
 
 
 def untouched(d: WindowDimension, windows: int, size: int) -> bool:
-    """Return whether windows along a dimension are single, distinct elements inside the operand.
+    """Return whether the windows along a dimension are single, distinct elements inside the operand.
 
-    ``windows`` is the number of windows along it, ``size`` the size of the operand.
+    ``windows`` is the number of windows along the dimension, ``size`` the operand's size in it.
     """
     plain = d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
     return plain and windows <= size
 
 
 def apart(d: WindowDimension) -> bool:
-    """Return whether windows do not overlap along a dimension."""
+    """Return whether the windows along a dimension do not overlap."""
     return d.stride >= d.dilated_size and d.base_dilation == 1
 
 
 def _covered(i: HloInstruction) -> bool:
-    """Return whether every element of the result is stored by exactly one window."""
+    """Return whether every element of a select-and-scatter's result is stored by exactly one window."""
     return all(
         apart(d)
         and d.window_dilation == 1
@@ -85,7 +85,7 @@ def _covered(i: HloInstruction) -> bool:
 
 
 def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (initial value, result, begin, end) that fills the result with the initial value."""
+    """Emit the kernel (initial value, result, begin, end) that fills a select-and-scatter's result."""
     initial = i.operands[2]
     count = i.shape.element_count
     f, (source, target), begin, end = begin_kernel(module, name, [initial.shape, i.shape])
@@ -107,7 +107,10 @@ def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Windows:
-    """Emits the kernel (operand, source, initial value, result, begin, end) that runs all windows."""
+    """Emits the kernel of a select-and-scatter's windows.
+
+    Its parameters are operand, source, initial value, result, begin and end.
+    """
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.i, self.name = i, name
@@ -133,7 +136,7 @@ class _Windows:
         return self.positions[-1] if self.side_by_side or alone else None
 
     def _is_side_by_side(self) -> bool:
-        """Return whether windows are adjacent along the minor dimension, so that lanes can be windows."""
+        """Return whether windows are adjacent along the last dimension, so that lanes can be windows."""
         if not self.window or self.result.element_type.is_complex:
             return False
         d, positions = self.window[-1], self.positions[-1].extent
@@ -166,7 +169,7 @@ class _Windows:
         return LoopKernel(self.name, trips, 1, work, form)
 
     def _vectors(self, lane: Variable) -> None:
-        """Emit the loop over vectors of windows along ``lane``; the last vector overlaps its predecessor."""
+        """Emit the loop over vectors of windows along ``lane``; the last vector may overlap another one."""
         f, lanes = self.f, self.e.lanes
         lane.is_lane = True
         with f.loop(0, -(-lane.trips // lanes) * lanes, lanes) as loop, self.e.scope():
@@ -202,12 +205,12 @@ class _Windows:
     def _written_out(
         self, table: Sequence[Sequence[tuple[Index, Value | None]]], value: Element, *, whole: bool
     ) -> None:
-        """Emit the selection and scatter of one window, unrolled.
+        """Emit the selection and scatter of one window (or a vector of them), unrolled.
 
         Args:
-            table: for each dimension, (index, condition that it is inside the operand) of each window
-                element.
-            value: the element of the source.
+            table: for each dimension, (index in the operand, condition that it is inside) of each window
+                element; a condition of None is always true.
+            value: the element of the source that belongs to the window.
             whole: whether the window is inside the operand, so that no condition is tested.
         """
         places: list[tuple[Indices, Value | None]] = []
@@ -231,14 +234,17 @@ class _Windows:
     def _put_row(
         self, place: Indices, inside: Value | None, number: int, state: list[Element], value: Element
     ) -> None:
-        """Emit the store of one row of adjacent windows: sources at selected elements, else initial values.
+        """Emit the store of one row of a vector of adjacent windows, as contiguous results.
+
+        A result is the combination of the initial value and a source at the selected elements, and the
+        initial value at others.
 
         Args:
             place: the result index of the row's first element.
             inside: the condition that the row is inside the operand; None if it always is.
             number: the number in the window of the row's first element.
-            state: the selection (see `_none`).
-            value: the elements of the source.
+            state: the selection: (number of the selected element in its window, its value).
+            value: the elements of the source that belong to the windows.
         """
         e, f, step = self.e, self.f, self.window[-1].size
         kind = self.result.element_type
@@ -256,7 +262,10 @@ class _Windows:
             f.store(_interleaved(rows), f.offset(self.result.pointer, scalar, rows[0].type.scalar))
 
     def _looped(self, at: Sequence[Index], value: Element) -> None:
-        """Emit a window as two loop nests: one that selects an element, and one that scatters to it."""
+        """Emit a window as two loop nests: one selects an element, the other scatters the source to it.
+
+        ``at`` is the position of the window, ``value`` the element of the source that belongs to it.
+        """
         sizes = [d.size for d in self.window]
         variables = [Variable(size, "w") for size in sizes]
         looped = [v for v in variables if v.extent != 1]
@@ -285,9 +294,9 @@ class _Windows:
         nested_reduction(self.e, looped, [], scatter)
 
     def _none(self) -> list[Element]:
-        """Return the selection before any element: (number of the selected element in the window, its value).
+        """Return the initial selection: (number of the selected element in the window, its value).
 
-        The number is -1 as long as no element is selected.
+        The number is -1 until an element is selected.
         """
         e = self.e
         number = self.f.constant(I32.vector(e.lanes), -1)
@@ -296,11 +305,13 @@ class _Windows:
     def _challenge(
         self, state: list[Element], place: Indices, inside: Value | None, number: Value, *, first: bool
     ) -> list[Element]:
-        """Emit the choice between the selected element (``state``) and the element at ``place``.
+        """Emit the choice between the selected element of a window and another one; return the new selection.
 
         Args:
+            state: the selection: (number of the selected element in the window, or -1, its value).
+            place: the index of the other element in the operand.
             inside: the condition that ``place`` is inside the operand; None if it always is.
-            number: the number of the new element in the window.
+            number: the number of the other element in the window.
             first: whether it is the first element, which is selected without comparison.
         """
         e = self.e
@@ -319,9 +330,13 @@ class _Windows:
     def _put(
         self, place: Indices, inside: Value | None, number: Value, state: list[Element], value: Element
     ) -> None:
-        """Emit the combination of the source's ``value`` into ``place``, in the lanes that selected it.
+        """Emit the combination of the source's ``value`` into the result at ``place``, if that was selected.
 
-        ``number`` is the number in the window of the element at ``place``, ``state`` the selection.
+        Args:
+            inside: the condition that ``place`` is inside the result; None if it always is.
+            number: the number in the window of the element at ``place``.
+            state: the selection: (number of the selected element in the window, its value); each lane has its
+                own window.
         """
         e = self.e
         assert isinstance(state[0], Value)

@@ -11,7 +11,10 @@ from hloom.plan.kernel import KernelPlan
 
 @KERNELS.register("reduce-window")
 def emit_reduce_window(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a reduce-window as a scan if its windows are cumulative, as pooling if padded, else as a loop."""
+    """Emit a reduce-window: as a scan if its windows are cumulative, else as pooling if it is padded.
+
+    If it is neither, it is a loop over the elements of the result.
+    """
     i = plan.instruction
     scan = cumulative_of(i)
     targets = [program.pointer(i, index) for index, _ in leaves(i.shape)]
