@@ -178,14 +178,14 @@ class _Bits:
     def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
         """Emit the store of the random words of a vector of counters, each word to another row of the result.
 
-        The two words of a counter go to neighboring rows; if the number of rows is odd, the last second words
-        are dropped.
+        The two words of a counter go to neighboring rows of the result, at the same column; if the number of
+        these rows is odd, the second words that have no row are dropped.
 
         Args:
             words: a vector for each word of a counter.
             row: the number of the row of counters.
-            counter: number in the row of the first counter of the vector.
-            end: number in the row after the last counter to store.
+            counter: number in that row of the first counter of the vector.
+            end: number in that row after the last counter to store.
         """
         f, layout = self.f, self.layout
         kind = words[0].type.scalar

@@ -243,8 +243,8 @@ class Tiles:
     def _border_tiles(self, low: int, high: int, others: Iterator[tuple[int, int]]) -> None:
         """Emit a convolution's tiles at positions p < low and p >= high along the tiles' row axis.
 
-        Some of their window elements are outside the base (lhs). ``others`` yields the (first position,
-        number of positions) of each of these tiles.
+        Window elements of these tiles may be outside the base (lhs). ``others`` yields the (first position,
+        number of positions) of each of them.
         """
         f, rows, axis = self.f, self.tiling.rows, self.phase.axes[self.tiling.row]
         if has_few_borders(axis):

@@ -133,7 +133,7 @@ class StridePhase:
     def terms(self) -> int:
         """Return the number of products in the sum of one result, counting those with padding.
 
-        It is the product of the window's size and the number of input features.
+        It is the product of the numbers of taps of all axes.
         """
         return math.prod(axis.taps for axis in self.axes)
 
@@ -388,9 +388,9 @@ class _Spatial:
 def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatial:
     """Return the part of a convolution along a spatial dimension that computes every period-th result.
 
-    These are results ``phase``, ``phase`` + period, ...: all use the same window elements, as the others meet
-    the zeros of base dilation. ``size`` and ``results`` are the sizes of the dimension in the base (lhs) and
-    in the result.
+    These are results ``phase``, ``phase`` + period, ...: all of them use the same window elements, because
+    the other window elements meet the zeros of base dilation. ``size`` and ``results`` are the sizes of the
+    dimension in the base (lhs) and in the result.
     """
     hole = d.base_dilation
     common, apart = math.gcd(d.stride, hole), hole // math.gcd(d.window_dilation, hole)

@@ -205,7 +205,7 @@ class _Transform:
             n: the length that the earlier passes left to transform.
             s: the product of the earlier radices.
             step: the increment of q, which runs from 0 to s; p runs from 0 to m.
-            load, store: emit the accesses of the vector that starts at a given element.
+            load, store: emit the accesses of the complex vector at an element number.
         """
         f, m = self.f, n // radix
         table = self.table(n, radix, planar=False) if m > 1 else None

@@ -110,7 +110,7 @@ class SortedUpdates:
         return e, wide, [wide if v is self.variable else v for v in self._variables]
 
     def _start(self, number: Value) -> Value:
-        """Emit the index in the operand of the element that update number ``number`` changes first."""
+        """Emit the start index, in the operand, of update number ``number``."""
         with self._at(number):
             (start,) = Update(self._e, self._scatter, [], self._variables).starts().values()
         return start
@@ -180,9 +180,9 @@ class SortedUpdates:
 
     @contextmanager
     def _at(self, number: Value) -> Generator[Indices]:
-        """Make ``number`` the current update inside the ``with``; yield the index of its first element.
+        """Make ``number`` the current update inside the ``with``; yield its index in the updates array.
 
-        That is an index in the updates array.
+        If the update is a window, the index has the loop variables over the window's elements.
         """
         with self._e.scope():
             self.variable.value = number

@@ -217,7 +217,8 @@ class _Scan(ABC):
     def join(self, earlier: Sequence[Element], later: Sequence[Element]) -> list[Element]:
         """Return the combination of ``earlier`` and ``later`` elements of a scan.
 
-        If windows combine their elements in reverse, the later ones are the first operand of the combiner.
+        The earlier ones are the first operand of the combiner, unless windows combine their elements against
+        the order of the scan.
         """
         first, second = (earlier, later) if self.first_is_low else (later, earlier)
         return [spread(self.e, x) for x in self.combiner.combine(self.e, first, second)]
