@@ -31,20 +31,21 @@ So are custom calls of functions that the compiler does not know.
 
 
 class Context:
-    """The struct `CONTEXT`, which tells native code on which device, and with what resources, it runs.
+    """The context of a run: a C struct that tells native code its device and the resources it may use.
 
     Args:
         device: (replica, partition).
-        participants: the address of a table of pointers, by host call, to the records of native collectives;
-            0 for none.
-        table: the address of a timed program's table of measurements; 0 for none.
-        stop: a word that ends the program when it becomes nonzero; None for none.
+        participants: the address of a table with a pointer for each host call (call into Python): to the
+            struct `PARTICIPANT` of a collective that runs in native code, else null; 0 for no table.
+        table: the address of the table where a timed program adds up its measurements; 0 for none.
+        stop: a word; the program ends early when it becomes nonzero; None for no such word.
         fiber: the address of the device's fiber (its state and stack) in a gang; 0 if the device has its own
             thread.
-        host: the Python function for host calls; None for the one of the thread.
+        host: the Python function that answers host calls; None for the one that looks up the current thread's
+            `HostCalls`.
 
     Attributes:
-        address: the address of the struct.
+        address: the address of the struct `CONTEXT`.
     """
 
     def __init__(

@@ -39,12 +39,13 @@ class Signature:
     """What `builtin_for` needs to know of a program: its parameters and results, memory and donations.
 
     Attributes:
-        parameters, results: the shapes, arrays of static sizes.
+        parameters, results: the shapes of the parameters and of the results, all arrays of static size.
         is_tuple: whether the program returns a tuple.
         temp_bytes: the size of the arena, the memory of all temporaries.
-        long: whether a call releases the GIL.
+        long: whether the program runs so long that a call releases the GIL.
         donated: the numbers of the parameters whose arguments are donated.
-        donors: by number of a result, the number of the donated parameter in whose array it is returned.
+        donors: for a result that is returned in a donated argument's array: result number to parameter
+            number.
     """
 
     parameters: Sequence[Shape]
@@ -57,10 +58,10 @@ class Signature:
 
 
 class Descriptor(np.ndarray[tuple[int, ...], np.dtype[np.int64]]):
-    """A NumPy array whose data is the struct `DESCRIPTOR` of a program.
+    """A NumPy array that holds a C struct, `DESCRIPTOR`: what a builtin function knows of its program.
 
     Attributes:
-        referenced: the objects that the struct points to.
+        referenced: the Python objects to which the struct points, kept alive by this reference.
     """
 
     referenced: tuple[object, ...]
@@ -84,11 +85,12 @@ def builtin_for(
 
     Args:
         signature: the parameters and results of the program.
-        program, context: the addresses of the entry function and of the struct `CONTEXT`.
-        fallback: called with arguments that are not arrays of exactly the expected type and layout.
+        program, context: the addresses of the program's entry function and of its run context (`CONTEXT`).
+        fallback: what the builtin calls instead if an argument is no array of exactly the expected type,
+            shape and layout.
         referenced: objects that the builtin keeps alive.
 
-    Returns ``fallback`` itself if numpy's memory layout is unknown.
+    Returns ``fallback`` itself if the memory layout of NumPy's array objects is unknown.
     """
     if not layout_is_known():
         return fallback
@@ -105,7 +107,7 @@ def builtin_for(
 
 @cache
 def _method() -> _Method:
-    """Return the PyMethodDef of the builtin, which all programs share."""
+    """Return the ``PyMethodDef`` shared by the builtin functions of all programs."""
     method = _Method(b"run", support().symbols["hloom_call"], _FASTCALL, b"Run the program on numpy arrays.")
     keep_for_ever(method)
     return method
@@ -114,7 +116,7 @@ def _method() -> _Method:
 def _descriptor(
     signature: Signature, program: int, context: int, fallback: RunFunction
 ) -> tuple[Record, Array]:
-    """Return the struct `DESCRIPTOR` of a program, and the NumPy array whose data the struct is.
+    """Return the C struct that tells a builtin function how to run a program, and the array that holds it.
 
     The arguments are those of `builtin_for`.
     """

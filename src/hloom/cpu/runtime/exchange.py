@@ -33,7 +33,7 @@ _COMPLETE: Final = 1
 
 
 def mpi_record(functions: MessageFunctions) -> Record:
-    """Return the struct `MPI`, with the addresses of MPI functions and with MPI handles."""
+    """Return the C struct `MPI`: addresses of MPI functions, handles of ``MPI_BYTE`` and a communicator."""
     return MPI.allocate(
         isend=functions.isend,
         irecv=functions.irecv,
@@ -44,9 +44,9 @@ def mpi_record(functions: MessageFunctions) -> Record:
 
 
 class Exchange:
-    """The MPI messages of one process in one collective, as tables that native code reads.
+    """The MPI messages by which one process takes part in a collective, as tables that native code reads.
 
-    They fit operands of given types and sizes.
+    They are for operands of fixed types and sizes.
 
     Args:
         plan: the messages.
@@ -57,7 +57,7 @@ class Exchange:
         form: the number that identifies the operands' types and sizes.
         tag: the tag of the messages.
         memory: at least `ExchangePlan.size` bytes, used while the collective runs.
-        crowded: whether devices outnumber cores.
+        crowded: whether devices outnumber cores, so that a thread that waits yields its core at once.
 
     Attributes:
         address: the address of the struct `EXCHANGE`.
@@ -120,12 +120,15 @@ class Exchange:
         return self._record["error"]
 
     def is_complete(self, step: int) -> bool:
-        """Poll the messages of a step, 1 or 2, without blocking; return whether it completed or failed."""
+        """Poll this exchange's messages of step 1 or 2, without blocking; return whether the step has ended.
+
+        It has ended if it is complete, or if it has failed.
+        """
         return self._advance(self.address, step) >= _COMPLETE
 
     @property
     def pending_receives(self) -> list[int]:
-        """The addresses of the MPI requests of receives that are not complete."""
+        """The addresses of the MPI requests of this exchange's receives that are started but not complete."""
         return [
             record.location("request")
             for record in self._messages
@@ -136,7 +139,7 @@ class Exchange:
 
     @property
     def awaited(self) -> set[int]:
-        """The ranks of the processes to or from which a message of the current round is not complete."""
+        """The ranks of the processes with which a message of the exchange's current round is not complete."""
         number = self._record["round"]
         if number >= len(self._rounds):
             return set()
@@ -147,7 +150,7 @@ class Exchange:
 
 
 def _set_spans(spans: Sequence[Record], counts: Sequence[int]) -> None:
-    """Set spans to consecutive ranges [first, end) of the given lengths, the first one from 0."""
+    """Set the structs ``spans`` to adjoining ranges [first, end) of lengths ``counts``, beginning at 0."""
     for span, end, count in zip(spans, accumulate(counts), counts, strict=True):
         span["first"], span["end"] = end - count, end
 
@@ -169,14 +172,16 @@ def _segment(segment: Segment) -> dict[str, int]:
 
 
 def _stand_in(plan: ExchangePlan, position: int, arrays: int, start: int, **fields: int) -> Record:
-    """Return the record of a participant of another process, with the addresses of its received arrays.
+    """Return the struct `PARTICIPANT` that represents a device of another process in this process.
+
+    The addresses of its arrays are where this process receives them, null for arrays that it does not.
 
     Args:
         plan: tells where in the exchange's memory the arrays are received.
-        position: the participant's position in the group.
-        arrays: its number of arrays.
+        position: the position of the device among the collective's participants.
+        arrays: the number of the device's arrays: operands and results.
         start: the address of the exchange's memory.
-        fields: further fields of the record.
+        fields: further fields of the struct.
     """
     participant = PARTICIPANT.allocate(arrays, position=position, **fields)
     for array in range(arrays):

@@ -43,8 +43,8 @@ class Segment:
     """A part of a participant's array to send to another process: rows of equal size at equal distances.
 
     Attributes:
-        position: the position of the participant in its group.
-        array: the number of the array, operands before results.
+        position: the position of the participant in its replica group.
+        array: the number of the array among the participant's operands, then results.
         offset: the bytes before the first row.
         size: the bytes of a row.
         stride: the bytes from the start of one row to the next.
@@ -68,7 +68,7 @@ class Message:
     """A message from or to another process.
 
     Attributes:
-        rank: the other process.
+        rank: the MPI rank of the other process.
         sends: whether this process is the sender.
         segments: the parts of arrays that it carries, in the same order on both sides.
         in_place: whether its only segment is sent from, or received into, the array itself; otherwise
@@ -91,10 +91,12 @@ class ExchangePlan:
 
     Attributes:
         steps: for each of two steps of the collective, its rounds of messages; a round begins when the round
-            before it is complete.
-        stand_ins: the positions in the group of the participants of other processes.
-        places: the offset of each received array in the exchange's memory, by (position, array).
-        buffers: the offset of each message's buffer, in order; None for a message in place.
+            before it is complete. Only a large all-reduce needs the second step.
+        stand_ins: the positions, in the replica group, of the participants that other processes run.
+        places: where arrays are received: (position of the participant, number of the array) to the offset in
+            the exchange's memory.
+        buffers: for each message, in the order of `messages`, the offset of its buffer in the exchange's
+            memory; None for a message in place.
         size: the bytes of the exchange's memory.
     """
 
@@ -112,13 +114,14 @@ class ExchangePlan:
 def plan_exchange(
     i: HloInstruction, owners: Sequence[int], rank: int, sources: Sequence[int | None] = ()
 ) -> ExchangePlan:
-    """Plan the messages of a process for a collective.
+    """Plan the messages that one process exchanges with others to run a collective.
 
     Args:
         i: the collective, of an opcode in `NATIVE_COLLECTIVES`.
         owners: the rank of each participant's process, in the order of the group.
         rank: the rank of this process.
-        sources: for a collective-permute, the position of each participant's source; None for zeros.
+        sources: for a collective-permute, the position of each participant's source; None for a participant
+            that receives zeros.
     """
     pairs = frozenset((source, target) for target, source in enumerate(sources) if source is not None)
     steps = tuple([tuple(_rounds(i, owners, rank, step, pairs)) for step in (1, 2)])
@@ -146,13 +149,13 @@ def reduces_in_parts(i: HloInstruction) -> bool:
 def part_size(elements: int, count: int) -> int:
     """Return the number of elements per part if ``elements`` are divided into ``count`` parts.
 
-    A multiple of 64; the last parts may be smaller or empty.
+    It is a multiple of 64, so that the last parts may be smaller or empty.
     """
     return (-(-elements // count) + 63) & -64
 
 
 def rows_of(shape: Shape, dimension: int) -> tuple[int, int]:
-    """Return the element counts of a shape's dimensions before ``dimension``, and from it on."""
+    """Return the product of a shape's sizes before ``dimension``, and the product of those from it on."""
     sizes = shape.dimensions
     return math.prod(sizes[:dimension]), math.prod(sizes[dimension:])
 
@@ -169,10 +172,10 @@ def _array_bytes(i: HloInstruction) -> list[int]:
 
 
 def _needed(i: HloInstruction, count: int, step: int, source: int, target: int) -> Iterator[Segment]:
-    """Yield the parts of participant ``source``'s arrays that participant ``target`` receives.
+    """Yield the parts of participant ``source``'s arrays that participant ``target`` receives in a step.
 
-    ``count``: the number of participants; ``step``: 1 or 2, the step of the collective. Some segments may be
-    empty.
+    ``count``: the number of participants; ``step``: 1, or 2 for the all-gather in a large all-reduce. Some
+    segments may be empty.
     """
     operands = [o.shape for o in i.operands]
     match i.operation:
@@ -236,10 +239,7 @@ def _rounds(
 
 
 def _gathers_little(i: HloInstruction, count: int) -> bool:
-    """Return whether each participant receives all operands of all participants, and these are small.
-
-    ``count``: the number of participants.
-    """
+    """Return whether a collective sends all operands to all ``count`` participants, and these are small."""
     gathers = isinstance(i.operation, (AllGather, AllReduce)) and not reduces_in_parts(i)
     return gathers and sum(leaf_bytes(o.shape) for o in i.operands) * count <= LITTLE_BYTES * MOST_PEERS
 
@@ -247,10 +247,10 @@ def _gathers_little(i: HloInstruction, count: int) -> bool:
 def _passed_on(
     ranks: Sequence[int], rank: int, blocks: dict[int, list[Segment]]
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the rounds of messages of process ``rank`` by which all processes get all segments.
+    """Yield the rounds of messages by which process ``rank`` gathers the segments of all n ``ranks``.
 
-    In each of log2(n) rounds, every process passes on all segments that it has. ``blocks``: by rank, the
-    segments that each process has at first.
+    In each of log2(n) rounds, every process passes on the segments that it has (Bruck's algorithm).
+    ``blocks``: by rank, the segments that each process has at first.
     """
     count, here, distance = len(ranks), ranks.index(rank), 1
     while distance < count:
@@ -266,10 +266,10 @@ def _passed_on(
 
 
 def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[Message]:
-    """Yield messages that carry segments: messages of several segments first, then those of a large one.
+    """Yield messages that carry segments: first those that pack small segments, then one per large segment.
 
-    Messages of several segments are packed, after a header; large segments are sent in place. ``rank``: the
-    other process; ``sends``: whether this process sends them.
+    Small segments are packed behind a header; large ones are sent from, and received into, their array.
+    ``rank``: the other process; ``sends``: whether this process sends the messages.
     """
     if not segments:
         return
@@ -289,7 +289,7 @@ def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[M
 
 
 def _pieces(segment: Segment) -> Iterator[Segment]:
-    """Split a segment into pieces that fit in a message: parts of long rows, or else groups of rows."""
+    """Yield pieces of a segment that fit in a message: parts of a long row, or else groups of rows."""
     s = segment
     if s.size < IN_PLACE_BYTES:
         most = MOST_BYTES // (2 * s.size)

@@ -52,8 +52,8 @@ class Gang:
     Args:
         natives: the compiled program of each device, replica-major.
         shape: the numbers of replicas and partitions.
-        stop: a word that ends a run when it becomes nonzero; None for none.
-        host: answers the host calls (into Python) other than collectives; None for none.
+        stop: a word; a run ends early when it becomes nonzero; None for no such word.
+        host: answers the host calls (into Python) other than collectives; None if there are no others.
 
     Attributes:
         address: the address of the struct `GANG`.
@@ -101,7 +101,10 @@ class Gang:
 
     @property
     def is_answered(self) -> bool:
-        """Whether native collectives or ``host`` answer every host call of the programs."""
+        """Whether the gang can run its programs: it has an answer to each of their host calls (into Python).
+
+        The answer is a collective in native code, or comes from the `Host` that the gang was created with.
+        """
         pairs = zip(self._natives, self._participants, strict=True)
         return all(
             n in participants or (self._host is not None and self._host.answers(call))
@@ -110,7 +113,10 @@ class Gang:
         )
 
     def _write(self, meets: bool) -> None:
-        """Fill the struct `GANG` and its fibers; ``meets`` is true if the devices have collectives."""
+        """Fill the C struct `GANG`, with a fiber (state and stack) for each device.
+
+        ``meets`` is true if the devices have collectives.
+        """
         gang = self._record
         arena = max(native.loaded.memory.temp for native in self._natives)
         gang["devices"], gang["meets"], gang["memory"] = self.count, meets, recycled_memory().address
@@ -128,11 +134,11 @@ class Gang:
                 fiber["stack"], fiber["stack_bytes"] = _start_of(self._stacks[n]), _STACK_BYTES
 
     def _uses_threads(self, meets: bool) -> bool:
-        """Return whether devices that compute for long should run in parallel, in several threads.
+        """Return whether the devices should run in several threads instead of one if they compute for long.
 
-        ``meets`` is true if the devices have collectives. One thread is enough for devices that share kernels
-        among the threads of the pool: they use all cores, except in their serial parts. So do as many devices
-        as cores, without sharing.
+        ``meets`` is true if the devices have collectives. Devices that divide kernels among the threads of
+        the pool use all cores, except in serial parts: they get threads of their own only if they are at
+        least as many as the cores, and have no collectives.
         """
         cores = available_cores()
         alone = not any(native.facts.shares for native in self._natives)
@@ -152,7 +158,7 @@ class Gang:
 
     @property
     def reuses(self) -> Sequence[tuple[int, int]]:
-        """Pairs (result leaf, argument leaf) of numbers that may share memory on every device."""
+        """Numbers (result leaf, argument leaf): the result may take the argument's memory on every device."""
         first, *others = [native.facts.reuses for native in self._natives]
         return [pair for pair in first if all(pair in reuses for reuses in others)]
 
@@ -162,15 +168,18 @@ class Gang:
 
     @property
     def resumptions(self) -> int:
-        """The number of times that the last run switched to a device."""
+        """The number of times that the thread of the last run switched to a device of the gang."""
         return self._record["resumptions"]
 
     def take(self) -> bool:
-        """Lock the gang for a run, without waiting; return false if it runs, or if threads are faster."""
+        """Lock the gang for a run, without waiting; return whether the caller has it now.
+
+        It is refused while it runs, and if its devices are faster in separate threads.
+        """
         return bool(_function("hloom_gang_take", ctypes.c_int32)(self.address))
 
     def leave(self) -> None:
-        """Unlock the gang after a run."""
+        """Unlock the gang, which `take` has locked, after a run."""
         _function("hloom_gang_leave", None)(self.address)
 
     def forget(self) -> None:
@@ -178,13 +187,14 @@ class Gang:
         self._record["lock"] = FREE
 
     def run(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Run all devices; the caller has locked the gang by `take`.
+        """Run the programs of all devices; the caller has locked the gang by `take`.
 
         Args:
-            sources, targets: the addresses of the leaves of the arguments, and of the results, device after
-                device.
+            sources, targets: the addresses of the arrays of the arguments, and of the results: those of the
+                first device, then those of the second, and so on.
 
-        Raises DeadlockError, errors of the programs, and exceptions of signal handlers.
+        Raises DeadlockError if devices wait for each other, errors of the programs, and exceptions of signal
+        handlers.
         """
         inputs = (ctypes.c_void_p * (len(sources) + 1))(*sources)
         outputs = (ctypes.c_void_p * (len(targets) + 1))(*targets)
@@ -196,7 +206,7 @@ class Gang:
             raise self.failure(status)
 
     def call(self, arguments: Sequence[Sequence[Value]]) -> list[Value]:
-        """Run each device on its own arguments; return the results in the order of the devices.
+        """Run the program of each device on its own arguments; return the results, one per device.
 
         The caller has locked the gang by `take`. Raises the errors of `run`.
         """
@@ -214,7 +224,7 @@ class Gang:
         ]
 
     def failure(self, status: int) -> HloError:
-        """Return the error to raise for the nonzero status of a run, and reset the gang."""
+        """Return the error to raise for a run that has ended with nonzero ``status``, and reset the gang."""
         devices = [device.id for device in self._world.devices]
         try:
             if status == DEADLOCK:
@@ -234,7 +244,7 @@ class Gang:
             self.reset()
 
     def reset(self) -> None:
-        """Clear what a failed run has left, such as devices that wait in a collective."""
+        """Clear the state that a failed run has left, such as devices that wait in a collective."""
         for clear in self._world.before_run:
             clear()
 
@@ -245,7 +255,7 @@ def gang_of(
     stop: ctypes.c_uint64 | None = None,
     host: Host | None = None,
 ) -> Gang | None:
-    """Return a gang, in which one thread runs the program of each device in turns; None if it cannot.
+    """Return a gang, in which one thread runs the programs of all devices in turns; None if it cannot.
 
     A gang must answer all host calls (into Python). Programs with host calls also need a C library that
     switches stacks (``swapcontext``), and address space for the stacks.
@@ -253,8 +263,8 @@ def gang_of(
     Args:
         natives: the compiled program of each device, replica-major.
         shape: the numbers of replicas and partitions.
-        stop: a word that ends a run when it becomes nonzero; None for none.
-        host: answers the host calls other than native collectives; None for none.
+        stop: a word; a run ends early when it becomes nonzero; None for no such word.
+        host: answers the host calls other than collectives in native code; None if nothing does.
     """
     if any(native.calls_host for native in natives) and not _switches_stacks():
         return None

@@ -53,7 +53,7 @@ FAILED: Final = 1 << 32
 
 @KERNELS.register(HOST, *HOST_OPERATIONS)
 def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a call of Python to evaluate an instruction, and a return from the program if the call fails."""
+    """Emit a call that has Python evaluate the plan's instruction; the program returns if the call fails."""
     i = plan.instruction
     f = program.function
     number = len(program.host_calls)
@@ -70,12 +70,13 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class HostCalls:
-    """The instructions of a program that Python evaluates on one device, when native code calls it.
+    """Answers a program's host calls on one device: Python evaluates the instructions without native code.
 
     Attributes:
-        evaluator: evaluates the instructions; keeps its random state between runs.
+        evaluator: evaluates the instructions on NumPy arrays; keeps its random state between runs.
         placeholders: ids that stand for the pending results of asynchronous start operations.
-        waited: by call, the nanoseconds for which it waited for devices or the host, summed over all runs.
+        waited: for each host call, by its number, the nanoseconds that it has waited for other devices or for
+            the host, summed over all runs.
     """
 
     def __init__(
@@ -94,10 +95,10 @@ class HostCalls:
         self.placeholders = Placeholders()
 
     def run(self, native: Callable[[], object]) -> None:
-        """Call ``native``, which runs the program, and answer its host calls meanwhile.
+        """Call ``native``, which runs the program, and answer its host calls (into Python) until it returns.
 
-        Raises the exception of a failed call. A program without a device runs alone: waiting for other
-        devices raises an error at once.
+        Raises the exception of a host call that fails. In a program that runs without other devices, a call
+        that waits for another device raises an error at once.
         """
         if self.evaluator.alone is not None:
             self.evaluator.alone.run(lambda _: self._run(native))
@@ -116,9 +117,9 @@ class HostCalls:
     def call(self, number: int, pointers: int) -> None:
         """Answer host call ``number``: evaluate its instruction on operands and results in native memory.
 
-        ``pointers`` is the address of the table of their addresses. If ``number`` has the flag `FAILED`, it
-        is the address of two pointers instead, to the error and the future that a C function returned; the
-        error is raised.
+        ``pointers`` is the address of a table of the addresses of operands and results. With the flag bit
+        `FAILED` in ``number``, it is instead the address of two pointers, to the error and to the future that
+        the instruction's C function returned (or null): waits for the future, and raises the error, if any.
         """
         if number & FAILED:
             error, future = (ctypes.c_uint64 * 2).from_address(pointers)
@@ -135,14 +136,17 @@ class HostCalls:
 
     @property
     def table(self) -> int:
-        """The address of a table of the native collectives' records, by host call; 0 if there are none."""
+        """The address of a table with a pointer for each host call; 0 if all pointers would be null.
+
+        It points to the struct `PARTICIPANT` of a collective that runs in native code, else is null.
+        """
         return ctypes.addressof(self._table) if self._participants else 0
 
     def wait(self, number: int, generation: int) -> None:
         """Wait until the other participants of a collective have arrived; raise Stopped if they cannot.
 
         Args:
-            number: the number of the host call.
+            number: the number of the collective among the program's host calls.
             generation: the generation of the rendezvous when this participant arrived, or a negative code;
                 see `Participant.wait`.
         """
@@ -150,7 +154,7 @@ class HostCalls:
 
 
 class _Thread(threading.local):
-    """Thread-local: the host calls of the program that the thread runs; None if it runs none."""
+    """Thread-local data: ``calls`` answers host calls of the program that the thread runs; None for none."""
 
     def __init__(self) -> None:
         self.calls: HostCalls | None = None
@@ -160,13 +164,19 @@ _thread: Final = _Thread()
 
 
 def _host(number: int, pointers: int) -> None:
-    """Evaluate a host call of the program that this thread runs; see `HostCalls.call`."""
+    """Answer a host call of the program that this thread runs: native code calls this function.
+
+    The arguments are those of `HostCalls.call`.
+    """
     assert _thread.calls is not None
     _thread.calls.call(number, pointers)
 
 
 def _await(number: int, generation: int) -> None:
-    """Wait for late participants of a collective, called by native code; see `HostCalls.wait`."""
+    """Wait for the other participants of a collective: native code calls this function if they are late.
+
+    The arguments are those of `HostCalls.wait`.
+    """
     assert _thread.calls is not None
     _thread.calls.wait(number, generation)
 
@@ -179,9 +189,9 @@ def provide_functions() -> None:
 
 
 class _Call:
-    """An instruction that Python evaluates, and which of its operands or results are pending.
+    """An instruction that Python evaluates for native code, and the pending part of its operand or result.
 
-    Pending values are those between an asynchronous start and its done operation.
+    A value is pending between an asynchronous start operation and its done operation.
     """
 
     def __init__(self, instruction: HloInstruction) -> None:
@@ -195,9 +205,9 @@ class _Call:
         self.again = isinstance(operation, RecvDone)
 
     def run(self, calls: HostCalls, pointers: int) -> None:
-        """Read the operands from memory, evaluate the instruction, and write the result to memory.
+        """Evaluate this instruction: read its operands from memory, and write its result to memory.
 
-        ``pointers`` is the address of the table of operand and result addresses.
+        ``pointers`` is the address of a table of the addresses of operands and results.
         """
         addresses = iter((ctypes.c_uint64 * max(1, self.count)).from_address(pointers)[: self.count])
         operands = [self._read(calls, o.shape, (), addresses) for o in self.instruction.operands]
@@ -205,9 +215,9 @@ class _Call:
         self._write(calls, self.instruction.shape, (), value, addresses)
 
     def evaluated(self, evaluator: Evaluator, operands: list[Passed]) -> Passed:
-        """Return the instruction's value for operand values.
+        """Return the value of this instruction for operand values.
 
-        Arrays of dynamic size are returned in their static form: padded to their bounds, with their sizes.
+        An array of dynamic size is returned padded to its bounds, together with its sizes.
         """
         i = self.instruction
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:

@@ -31,7 +31,7 @@ _ATTRIBUTES: Final = (
 class PollEmitter:
     """Emits polls into a program's entry function: calls that tell whether the program must end early.
 
-    ``context`` is the address of the program's context.
+    ``context`` is the entry function's parameter that points to the run context.
     """
 
     def __init__(self, function: Function, context: Value) -> None:
@@ -42,13 +42,16 @@ class PollEmitter:
         self._work = 0
 
     def after_kernel(self, work: int) -> None:
-        """Add an emitted kernel's work; emit a poll if the work since the last one is `LONG_KERNELS`."""
+        """Add up the work (operations) of kernels emitted since the last poll; emit a poll if it is large.
+
+        It is large from `LONG_KERNELS` on; ``work`` is that of the kernel emitted last.
+        """
         self._work += work
         if self._work >= LONG_KERNELS:
             self._poll()
 
     def at_back_edge(self, work: int) -> None:
-        """Emit a poll at the end of a loop iteration, taken once per `POLL_WORK` operations of the loop.
+        """Emit a poll for the end of a loop's iterations, which runs once per `POLL_WORK` operations.
 
         ``work`` is the number of elementary operations of one iteration.
         """
@@ -78,7 +81,7 @@ class PollEmitter:
         f.return_if(status.compare("ne", 0), 1)
 
     def _variable(self, value: int) -> Value:
-        """Allocate a 64-bit variable on the stack, initialized in the prologue; return its address."""
+        """Allocate a 64-bit stack variable, set to ``value`` at the function's start; return its address."""
         f = self._function
         word = f.allocate(I64, align=8)
         f.initialize(word, f.constant(I64, value))

@@ -57,7 +57,7 @@ def numpy_function(index: int) -> int:
 
 @cache
 def layout_is_known() -> bool:
-    """Return whether the arrays of the installed NumPy have the memory layout of the struct `ARRAY`."""
+    """Return whether the installed NumPy lays out array objects in memory as native code expects them."""
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62:
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):

@@ -20,8 +20,9 @@ class _Ids:
 
     Attributes:
         pending: the pending values by id.
-        free: the released ids to reuse, a heap; ``pending`` and ``free`` together are the numbers from 1 on.
-        resolved: the ids in ``pending`` that were resolved but not released, the latest last.
+        free: the released ids, a heap; with the ids in ``pending`` they are the numbers from 1 on, no gaps.
+        resolved: the ids in ``pending`` that were looked up but not released, as they may be looked up again;
+            the latest last.
     """
 
     pending: dict[int, Pending] = field(default_factory=dict[int, Pending])
@@ -32,7 +33,8 @@ class _Ids:
 class Placeholders:
     """The ids that stand for pending results of start operations, of one program on one device.
 
-    The result's size determines an id's length; ids of different lengths are independent.
+    An id is stored in the first bytes of the result's memory, so that small results have short ids; ids of
+    different lengths are independent.
     """
 
     def __init__(self) -> None:
@@ -43,10 +45,10 @@ class Placeholders:
         self._ids.clear()
 
     def issue(self, pending: Pending, size: int) -> bytes:
-        """Return an id for a pending value, to be stored in the ``size`` bytes of its result.
+        """Return a placeholder id for a pending value, to store in the ``size`` bytes of its result's memory.
 
-        If no id is free, reuses the one that was resolved longest ago. Raises EvaluationError if none of the
-        ids was resolved.
+        If no id is free, reuses the one that was looked up longest ago. Raises EvaluationError if none was
+        looked up.
         """
         length = min(size, MOST_BYTES)
         ids = self._ids.setdefault(length, _Ids())
@@ -64,7 +66,7 @@ class Placeholders:
         return number.to_bytes(length, "little")
 
     def resolve(self, placeholder: bytes, *, again: bool) -> Pending:
-        """Return the pending value of an id; release the id unless it will be resolved ``again``.
+        """Return the pending value for which an id stands; release the id unless it may be needed ``again``.
 
         Raises EvaluationError for an unknown id.
         """

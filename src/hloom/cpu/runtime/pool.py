@@ -18,10 +18,10 @@ from hloom.runtime.cores import thread_count
 
 
 class ThreadPool:
-    """A pool of threads that share the iterations of kernels; they start with the first parallel kernel.
+    """A pool of threads that share the iterations of kernels; the first parallel kernel starts them.
 
     Attributes:
-        threads: the number of threads, including the caller.
+        threads: the number of threads, including the one that calls a kernel.
         address: the address of the struct `POOL`.
     """
 
@@ -31,12 +31,12 @@ class ThreadPool:
         self.address = self._record.address
 
     def forget(self) -> None:
-        """Reset the pool in a forked child, which has none of the pool's threads."""
+        """Reset this thread pool in a forked child, which has none of its threads."""
         ctypes.memset(self.address, 0, POOL.size_with(self.threads))
         self._record["threads"] = self.threads
 
     def stop(self) -> None:
-        """End the threads; later kernels run serially in their caller's thread.
+        """End the threads of this pool; later kernels run serially in their caller's thread.
 
         Other threads of the process may still run programs.
         """

@@ -30,7 +30,7 @@ class RecycledMemory:
     """The process's allocator of results and temporaries, which keeps freed blocks for reuse.
 
     Attributes:
-        record: the struct `RECYCLED`.
+        record: the C struct `RECYCLED`, with the lists of freed blocks.
         handler: the PyCapsule of the memory handler for NumPy's arrays.
     """
 
@@ -55,7 +55,7 @@ class RecycledMemory:
         return self.record.address
 
     def take(self, size: int) -> int:
-        """Allocate uninitialized memory, aligned to 64 bytes; return its address, 0 if memory is short."""
+        """Allocate ``size`` uninitialized bytes, aligned to 64; return the address, 0 if memory is short."""
         return self._take(self.address, size) or 0
 
     def give(self, address: int) -> None:
@@ -64,7 +64,7 @@ class RecycledMemory:
 
     @contextmanager
     def of_arrays(self) -> Generator[None]:
-        """Let NumPy use this allocator for the arrays that this thread creates in a ``with`` block."""
+        """Make NumPy use this allocator for arrays that the current thread creates in a ``with`` block."""
         previous = self._set_handler(self.handler)
         try:
             yield
@@ -88,7 +88,7 @@ def recycling_limit() -> int:
 def lent_memory(size: int) -> Generator[int]:
     """Allocate uninitialized memory for the duration of a ``with`` block.
 
-    Yields its address, aligned to 64 bytes. Raises EvaluationError by the rule ``evaluate.memory``.
+    Yields its address, aligned to 64 bytes. Raises EvaluationError if memory is short.
     """
     memory = recycled_memory()
     address = memory.take(size)

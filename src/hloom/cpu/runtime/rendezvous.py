@@ -26,15 +26,15 @@ _OTHER_FORM: Final = -1
 
 
 class Rendezvous:
-    """The struct `RENDEZVOUS`, at which the devices of one group meet in their native collectives.
+    """Where the devices of one group meet in a collective that runs in native code: a C struct.
 
     Args:
         participants: the devices in the order of the group.
-        here: the participants of this process.
+        here: those of them that this process runs.
         crowded: whether devices outnumber cores, so that waiting threads sleep at once.
 
     Attributes:
-        address: the address of the struct.
+        address: the address of the struct `RENDEZVOUS`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Rendezvous:
         self.address = self._record.address
 
     def clear(self) -> None:
-        """Reset the counters and remove all participants after a failed run."""
+        """Empty the rendezvous after a failed run: reset its counters and remove arrived participants."""
         for counter in ("arrived", "generation", "sleepers"):
             self._record[counter] = 0
         for position in range(len(self.participants)):
@@ -53,12 +53,12 @@ class Rendezvous:
 
     @property
     def generation(self) -> int:
-        """The number of completed meetings of the participants."""
+        """The number of times that all participants have met at this rendezvous."""
         return self._record["generation"]
 
     @property
     def missing(self) -> list[DeviceId]:
-        """The devices of this process that have not arrived."""
+        """The participants run by this process that have not arrived at the rendezvous."""
         return [
             device
             for position, device in enumerate(self.participants)
@@ -67,7 +67,7 @@ class Rendezvous:
 
 
 class Participant:
-    """The struct `PARTICIPANT`: what one device publishes for one of its native collectives.
+    """What one device publishes for one of its collectives that run in native code: a C struct.
 
     Args:
         rendezvous: the place where the devices of the group meet.
@@ -79,7 +79,7 @@ class Participant:
         fiber: the address of the device's fiber; 0 if the device has its own thread.
 
     Attributes:
-        address: the address of the struct.
+        address: the address of the struct `PARTICIPANT`.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Participant:
         self.address = self._record.address
 
     def wait(self, generation: int) -> None:
-        """Wait until all participants have arrived, or until a step of an exchange is complete.
+        """Wait until all participants of this device's collective have arrived.
 
-        ``generation`` is the generation of the rendezvous when this participant arrived. Native code passes a
-        negative number for two other cases: -1 if the operands' types or sizes differ between participants,
-        for which HloError is raised, and -1 - n to wait for step n of the exchange with other processes.
+        ``generation`` is the number of meetings before this device arrived. Native code passes a negative
+        number in two other cases: -1 if operand types or sizes differ between participants, for which
+        HloError is raised; and -1 - n to wait until step n of the exchange with other processes is complete.
         Raises Stopped if a participant cannot arrive any more.
         """
         if generation == _OTHER_FORM:
@@ -128,11 +128,11 @@ class Participant:
             )
 
     def describe(self) -> str:
-        """Return a text that names the collective and the devices that this one waits for."""
+        """Return a text for errors: the device's collective, and the devices for which it waits there."""
         return f"{self._what} for {', '.join(map(self._device.world.name, self._awaited()))}"
 
     def mismatch(self) -> HloError:
-        """Return the error for operands whose types or sizes differ between participants."""
+        """Return the error to raise if the collective's operands differ in type or size between devices."""
         name_of_device = device_name(self._device.id)
         message = f"devices contribute different arrays: {self._what} of {name_of_device} meets others"
         return HloError(message, rule="collective.same-operands", instruction=self._instruction.name)
@@ -142,9 +142,9 @@ class Participant:
         return f"{self._instruction.opcode} %{self._instruction.name}"
 
     def _wait_for_messages(self, step: int) -> None:
-        """Wait until a step of the exchange with other processes completes.
+        """Wait until step 1 or 2 of the collective's exchange of arrays with other processes is complete.
 
-        Raises EvaluationError if it fails.
+        Raises EvaluationError if the step fails.
         """
         world, exchange = self._device.world, self._exchange
         assert exchange is not None and world.peers is not None
@@ -165,7 +165,7 @@ class Participant:
             raise
 
     def _awaited(self) -> list[DeviceId]:
-        """Return the devices that this one waits for, as far as this process knows."""
+        """Return the devices for which this one waits in its collective, as far as this process knows."""
         missing = self._rendezvous.missing
         peers = self._device.world.peers
         if missing or self._exchange is None or peers is None:
@@ -175,5 +175,5 @@ class Participant:
 
 
 def array_count(i: HloInstruction) -> int:
-    """Return the number of arrays that a device publishes for a collective: operands and result leaves."""
+    """Return the number of arrays that a device publishes for a collective: its operands and results."""
     return len(i.operands) + len(leaves(i.shape))

@@ -41,7 +41,8 @@ class _Offer(NamedTuple):
     """The collectives that the devices of one process can run in native code.
 
     Attributes:
-        forms: by device and rendezvous, the forms (see `Form`) of its collectives in program order.
+        forms: by device and rendezvous (opcode, channel and participants), the array types and sizes of its
+            collectives, in program order.
         unfit: the (opcode, channel) of each collective that Python must run.
     """
 
@@ -50,13 +51,14 @@ class _Offer(NamedTuple):
 
 
 class RendezvousPlan:
-    """The rendezvous of a program's native collectives, with the participant records of this process.
+    """Decides which collectives of a program run in native code, and creates what their devices share.
 
-    A rendezvous is where the devices of a group meet in a collective.
+    That is a rendezvous for each group of devices that meet in a collective.
 
     Args:
         world: the devices.
-        calls: by device, replica-major, the instructions that may call Python; collectives are among them.
+        calls: for each device, replica-major, the host calls of its program: the instructions that may call
+            Python, collectives among them.
     """
 
     def __init__(self, world: World, calls: Sequence[Sequence[HloInstruction]]) -> None:
@@ -75,10 +77,11 @@ class RendezvousPlan:
             self._prepare_exchanges(world.peers)
 
     def participants(self, number: int, fiber: int = 0) -> dict[int, Participant]:
-        """Return the records of a device's native collectives, by host call number.
+        """Return a `Participant` for each collective that a device runs in native code.
 
-        ``number`` is the index of the device in its world, ``fiber`` the address of its fiber (its stack in a
-        gang), 0 if it has its own thread.
+        The keys are the numbers of the collectives among the host calls of the device's program. ``number``
+        is the index of the device in its world, ``fiber`` the address of its fiber (its stack in a gang), 0
+        if it has its own thread.
         """
         device = self._world.devices[number]
         records: dict[int, Participant] = {}
@@ -128,9 +131,9 @@ class RendezvousPlan:
 
         Args:
             devices: the devices.
-            keys_of: for each device, the key of the rendezvous of each host call that is a collective; None
-                for one that native code cannot run.
-            calls: for each device, the host calls of its program.
+            keys_of: for each device, the collectives among its host calls: number of the call to (opcode,
+                channel, participants), or to None if native code cannot run the collective.
+            calls: for each device, the host calls of its program: the instructions that may call Python.
         """
         offer = _Offer({}, set())
         for device, keys, instructions in zip(devices, keys_of, calls, strict=True):
@@ -146,9 +149,9 @@ class RendezvousPlan:
     # -- other processes
 
     def _prepare_exchanges(self, peers: Peers) -> None:
-        """Create the exchanges of messages for collectives of several processes.
+        """Create the exchanges of messages for the collectives whose devices are in several processes.
 
-        Python runs these if there are no MPI functions, and those for which MPI has no tags left.
+        Leaves all of them to Python if there are no MPI functions, else those for which no MPI tag is left.
         """
         divided = [key for key in self._native if len({peers.owners[member] for member in key[2]}) > 1]
         functions = peers.transport.functions() if divided else None
@@ -186,17 +189,18 @@ class RendezvousPlan:
             )
 
     def _first(self, key: Key) -> DeviceId:
-        """Return the first participant of a rendezvous in this process, which owns the memory of messages."""
+        """Return a rendezvous' first participant that this process runs; it owns the messages' memory."""
         return self._meeting(key).here[0]
 
     def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:
-        """Map memory for messages: one block for each device that is the first local one of a rendezvous.
+        """Map memory for messages: a block for each device that is the first one here of some rendezvous.
 
-        Returns the blocks by device. All rendezvous of that device share the block, as they never overlap in
-        time. The operating system allocates a page when it is first written.
+        Returns the blocks by device. All rendezvous whose first participant in this process is that device
+        share its block, as they never overlap in time. The system allocates a page when it is first written.
 
         Args:
-            sizes: the bytes that each exchange needs, by rendezvous and number of the form.
+            sizes: the bytes of each exchange's messages, by rendezvous and by the number that identifies the
+                operands' types and sizes.
         """
         largest: dict[DeviceId, int] = {}
         for (key, _), size in sizes.items():
@@ -213,9 +217,9 @@ def _devices_on_this_machine(world: World) -> int:
 
 
 def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
-    """Return, as an ordered set, the rendezvous for which all participants offer native code.
+    """Return the rendezvous (opcode, channel, participants) that native code can run on all participants.
 
-    The order is the same in all processes.
+    They are the keys of the returned dict, in an order that is the same in all processes.
     """
     present = {device: keys for offer in offers for device, keys in offer.forms.items()}
     unfit = {kind for offer in offers for kind in offer.unfit}
@@ -227,14 +231,20 @@ def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
 
 
 def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tuple[int, Key | None]]:
-    """Yield (host call number, rendezvous) of each collective; rendezvous is None if Python runs it."""
+    """Yield (n, key) for each collective ``calls[n]`` among the instructions that may call Python.
+
+    The key of the rendezvous is (opcode, channel, participants); None if only Python can run the collective.
+    """
     for n, i in enumerate(calls):
         if i.opcode in NATIVE_COLLECTIVES:
             yield n, _key(device, i)
 
 
 def _form(i: HloInstruction) -> Form:
-    """Return the form of a collective: types and sizes of its arrays, and a collective-permute's pairs."""
+    """Return what must be equal for all participants of a collective.
+
+    That is the types and sizes of its operands and results, and the pairs of a collective-permute.
+    """
     shapes = [o.shape for o in i.operands] + [s for _, s in leaves(i.shape)]
     pairs = getattr(i.operation, "source_target_pairs", ())
     return (*pairs, *((shape.element_type.name, shape.dimensions) for shape in shapes))
@@ -257,7 +267,8 @@ def _key(device: VirtualDevice, i: HloInstruction) -> Key | None:
 def _members(device: VirtualDevice, i: HloInstruction) -> tuple[DeviceId, ...] | None:
     """Return the participants of a collective; None if native code does not support it.
 
-    Those of a collective-permute are the devices that its source-target pairs connect with this one.
+    For a collective-permute these are the devices that its source-target pairs connect with ``device``,
+    directly or through others.
     """
     if isinstance(i.operation, Collective):
         return members_of(i.operation.replica_groups.groups, i.operation.group_mode, device)
@@ -279,7 +290,7 @@ def _with_number(device: DeviceId, number: int, across: bool) -> DeviceId:
 
 
 def _connected(pairs: tuple[tuple[int, int], ...], number: int) -> tuple[int, ...]:
-    """Return the numbers connected to ``number`` by edges ``pairs``, itself included, in ascending order."""
+    """Return ``number`` and all numbers connected to it in the graph with edges ``pairs``, ascending."""
     return _components(pairs).get(number, (number,))
 
 
@@ -293,9 +304,9 @@ def _components(pairs: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, ...]
 
 
 def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]:
-    """Return the position in ``members`` of each participant's source in a collective-permute.
+    """Return, for each participant of a collective-permute, the position in ``members`` of its source.
 
-    None marks a participant that receives zeros. Other collectives have only None.
+    None marks a participant that receives zeros. For other collectives, all are None.
     """
     if not isinstance(i.operation, CollectivePermute):
         return [None] * len(members)
@@ -329,7 +340,10 @@ def _fits(i: HloInstruction, count: int) -> bool:
 
 
 def _begun(i: HloInstruction) -> Iterator[tuple[str, int | None]]:
-    """Yield (opcode, channel) of collectives that an instruction starts, or has Python evaluate inside it."""
+    """Yield (opcode, channel) of the collectives that an instruction starts asynchronously or contains.
+
+    It contains the collectives of a called computation that Python evaluates.
+    """
     if i.opcode.endswith("-start"):
         yield i.opcode.removesuffix("-start"), _channel(i)
     if i.opcode == "async-start" or i.opcode == "custom-call":

@@ -30,7 +30,7 @@ _loaded: Final[list[LoadedObject]] = []
 
 
 def support() -> LoadedObject:
-    """Return the run time's native code in memory, loaded by the first call.
+    """Return the run time's native code: the routines that compiled programs share. The first call loads it.
 
     The code is never unloaded, as threads may run it at exit.
     """
@@ -89,8 +89,8 @@ def load_code(
 
     Args:
         kind: the kind of code, part of the cache key.
-        emit: returns the LLVM IR of each object, with the optimization level of its code.
-        external: returns the address of a function that the code declares; None if unknown.
+        emit: returns (LLVM IR, optimization level) for each of the code's object files.
+        external: returns the address of a function that the code declares, by name; None if unknown.
     """
     cache = configured_cache()
     key = _key(kind)

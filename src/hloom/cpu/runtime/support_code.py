@@ -23,7 +23,7 @@ from hloom.cpu.runtime.routines import (
 
 
 def support_code(target: Target) -> list[tuple[str, int]]:
-    """Return the LLVM IR of the run time's two objects, and optimization levels; see `object_codes`."""
+    """Return (LLVM IR, optimization level) of the two object files with the run time's native code."""
     called = _exported(entry, memory)
     files = clock, exchange, foreign, gang, host, interruption, library, pool, rendezvous
     return object_codes(target, called, _exported(*files))
@@ -32,11 +32,11 @@ def support_code(target: Target) -> list[tuple[str, int]]:
 def object_codes(
     target: Target, called: Iterable[Routine], others: Iterable[Routine]
 ) -> list[tuple[str, int]]:
-    """Return the LLVM IR of two objects, each with the level to optimize its code to.
+    """Return (LLVM IR, optimization level) of two object files: of routines to optimize, and of the others.
 
     Args:
         target: the machine.
-        called: exported routines that every call of a program runs; their object is optimized.
+        called: exported routines that every call of a program runs; they are optimized.
         others: the other exported routines, compiled quickly.
     """
     first = Library(target).add(called)

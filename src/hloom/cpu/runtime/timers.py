@@ -27,7 +27,7 @@ class Timer:
     """Emits the clock reads of a timed program, which adds the time of each instruction to a table.
 
     Attributes:
-        names: the measured instructions, in the order of the table.
+        names: the names of the measured instructions, in the order of their entries in the table.
     """
 
     def __init__(self, function: Function, context: Value) -> None:
@@ -37,11 +37,11 @@ class Timer:
         self._start: Value | None = None
 
     def begin(self) -> None:
-        """Emit a clock read at the start of the program."""
+        """Emit a clock read at the start of the timed program."""
         self._start = self._now()
 
     def finish(self) -> None:
-        """Emit a clock read at the end of the program, and the addition of its time to the table."""
+        """Emit a clock read at the end of the program, and code that adds its total time to the table."""
         assert self._start is not None
         _add(self._timings(), "nanoseconds", self._now() - self._start)
 
@@ -55,14 +55,20 @@ class Timer:
         self._measured(number, start)
 
     def _measured(self, number: int, start: Value) -> None:
-        """Emit the addition of the time since ``start``, and of one run, to entry ``number`` of the table."""
+        """Emit code that adds the time since ``start``, and one run, to an instruction's entry of the table.
+
+        ``start`` is an emitted clock read, ``number`` the index of the entry.
+        """
         timing = self._timings().nested("instructions", number)
         _add(timing, "nanoseconds", self._now() - start)
         _add(timing, "runs", 1)
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Emit clock reads around a ``with`` block's code, as time in which the last instruction waits."""
+        """Emit clock reads around the code that a ``with`` block emits, in which an instruction waits.
+
+        The time counts as waiting of the instruction whose measurement began last.
+        """
         number = len(self.names) - 1
         start = self._now()
         yield
@@ -83,7 +89,7 @@ def _add(fields: Fields, name: str, increment: Operand) -> None:
 
 
 class Recorder(Timer):
-    """Emits a record of the begin and end of each execution of an instruction, in the order of the ends."""
+    """Emits code that records when each execution of an instruction begins and ends, in order of the ends."""
 
     def finish(self) -> None:
         assert self._start is not None
@@ -91,7 +97,7 @@ class Recorder(Timer):
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Emit nothing: waiting has no record."""
+        """Emit no clock reads around the code of a ``with`` block: times of waiting are not recorded."""
         yield
 
     def _measured(self, number: int, start: Value) -> None:
@@ -113,9 +119,9 @@ def profile_lines(
 
     Args:
         instructions: the instructions of the program, by name.
-        names: the names of the measured instructions, in the order of the table.
-        timings: the struct `TIMINGS` of the run.
-        waited: the nanoseconds of waiting in the host, by instruction.
+        names: the names of the measured instructions, in the order of the entries in ``timings``.
+        timings: the C struct `TIMINGS` that the run filled, a table of the instructions' times.
+        waited: the nanoseconds that an instruction evaluated in Python waited, by its name.
     """
     from hloom.analysis.cost import instruction_cost
     from hloom.ir.traits import Family
