@@ -53,7 +53,7 @@ class CpuBackend(Backend):
         """Compile a module, or load its machine code from the cache.
 
         A module with unbounded dimensions (``f32[?]``) is compiled when it runs, for the sizes of its
-        arguments. Raises HloError by the rule ``cpu.platform`` if native code cannot run on this system.
+        arguments. Raises HloError (rule name ``cpu.platform``) if native code cannot run on this system.
         """
         require_native_platform()
         if is_unbounded(module):
@@ -61,7 +61,7 @@ class CpuBackend(Backend):
         return CompiledProgram(compile_or_load(module, reproducible=options.reproducible))
 
     def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
-        """Load one program per device of a world, replica-major; return them in the same order.
+        """Load one program for each device of ``world``, replica-major; return them in the same order.
 
         Collectives run in native code only if all programs are already compiled; else Python runs them.
         """
@@ -81,10 +81,10 @@ class CpuBackend(Backend):
         ]
 
     def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> SplitProgram:
-        """Split a module for `exe.prepare`: into what depends on unchanging arguments only, and the rest.
+        """Split a module in two: one that computes what depends on unchanging arguments only, and the rest.
 
         ``kept`` holds the numbers of the parameters whose arguments do not change from run to run. Raises
-        HloError by the rule ``prepare.dynamic`` if the module has arrays of dynamic size.
+        HloError (rule name ``prepare.dynamic``) if the module has arrays of dynamic size.
         """
         if is_dynamic(module):
             message = f"arguments of {module.name} cannot be prepared: it has arrays of dynamic sizes"
@@ -100,16 +100,16 @@ class CpuBackend(Backend):
         stop: ctypes.c_uint64 | None = None,
         host: Host | None = None,
     ) -> Gang | None:
-        """Return a gang: all devices of the programs, run in turns by one thread.
+        """Return a gang, which runs the programs of all devices in turns in one thread; None if it cannot.
 
-        Returns None if a program has dynamic or unbounded sizes or writes dump files, or if `gang_of` returns
-        None.
+        It cannot if a program has dynamic or unbounded sizes, writes dump files, or makes calls into Python
+        that ``host`` does not answer, or if the C library cannot switch stacks.
 
         Args:
             programs: one program per device, replica-major.
             counts: the numbers of replicas and of partitions.
-            stop: a word that ends a run early when it becomes nonzero; None for none.
-            host: answers host calls (calls back into Python) other than native collectives; None for none.
+            stop: a word; a run ends early when it becomes nonzero; None for no such word.
+            host: answers calls into Python, other than collectives in native code; None if nothing does.
         """
         natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
         if len(natives) != len(programs):
@@ -122,12 +122,12 @@ class CpuBackend(Backend):
 
 
 class _Inspected(Program):
-    """Base of the cpu backend's programs: takes memory sizes, cost, HLO, IR and assembly from `native`."""
+    """Base of the cpu backend's programs: tells sizes, cost, HLO, IR and assembly of the compiled module."""
 
     @property
     @abstractmethod
     def native(self) -> NativeExecutable:
-        """Return the compiled module: its machine code and intermediate forms."""
+        """Return this program's module in compiled form: machine code, and what it was made from."""
 
     @property
     def memory(self) -> ProgramMemory:
@@ -172,7 +172,7 @@ class CompiledProgram(_Inspected):
         return CompiledDeviceProgram(self._native, device)
 
     def direct_call(self, checked: Callable[..., Any], *, donates: bool = False) -> Callable[..., object]:
-        """Return a CPython builtin function that runs the program on NumPy arrays, or ``checked``.
+        """Return a CPython builtin function that runs the program on NumPy arrays, if possible.
 
         The builtin calls ``checked`` for arguments that are not arrays of exactly the expected type, shape
         and layout. Returns ``checked`` itself if the program calls back into Python, has arrays of dynamic
@@ -186,16 +186,16 @@ class CompiledProgram(_Inspected):
 
 
 class UnboundedProgram(_Inspected):
-    """A program with unbounded dimensions, compiled when it runs, for each new combination of sizes."""
+    """A program with unbounded dimensions, compiled when it runs on a new combination of argument sizes."""
 
     def __init__(self, module: HloModule, options: CompileOptions) -> None:
         self._forms = RefinedForms(module, reproducible=options.reproducible)
 
     @property
     def native(self) -> NativeExecutable:
-        """Return the module compiled for the last run; raises HloError if there was no run.
+        """Return the compiled module that the last run used, as each run may have other argument sizes.
 
-        The rule of the error is ``compile.unbounded``.
+        Before the first run nothing is compiled: raises HloError (rule name ``compile.unbounded``).
         """
         if self._forms.latest is None:
             message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
@@ -269,8 +269,8 @@ def _host_calls(
 ) -> HostCalls:
     """Return the object that answers a program's host calls (calls back into Python) on a device.
 
-    ``participants``: by host call number, the records of collectives that run in native code instead; None if
-    there are none.
+    ``participants``: the collectives that run in native code instead, by the number of their host call; None
+    if there are none.
     """
     from hloom.cpu.runtime.host import HostCalls
 

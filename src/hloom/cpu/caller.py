@@ -34,8 +34,8 @@ class Caller:
 
     Attributes:
         loaded: the machine code, and facts about it such as the size of its temporaries.
-        parameters, results: the shapes of the leaves of the arguments and of the result, in order; leaves are
-            the arrays and tokens in nested tuples.
+        parameters: the shapes of the arguments' leaves, in order: the arrays and tokens in nested tuples.
+        results: the shapes of the result's leaves, in order.
     """
 
     def __init__(self, module: HloModule, loaded: LoadedProgram) -> None:
@@ -45,17 +45,20 @@ class Caller:
         self.results = leaf_shapes(module.entry.root.shape)
 
     def inputs(self, arguments: Sequence[Array | None]) -> list[Array]:
-        """Convert the leaves of the arguments to contiguous arrays of their types; tokens to empty arrays."""
+        """Convert the leaves of the arguments to contiguous arrays of the types of the program's parameters.
+
+        Leaves are the arrays and tokens in nested tuples; a token becomes an empty array.
+        """
         return [
             np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
             for a, s in zip(arguments, self.parameters, strict=True)
         ]
 
     def outputs(self, donated: Sequence[Array | None] = ()) -> list[Array]:
-        """Return an array for each leaf of the result: a new one, or the donated argument's that it aliases.
+        """Return an array for each leaf of the program's result: a new one, or that of a donated argument.
 
-        ``donated``: the leaves of all arguments if arguments are donated, else empty. Raises EvaluationError
-        by the rule ``evaluate.memory``.
+        ``donated``: the leaves of all arguments if the program may write results to the arguments that they
+        alias, else empty. Raises EvaluationError (rule name ``evaluate.memory``) if memory is short.
         """
         donors = dict(self.loaded.facts.reuses) if donated else {}
         taken = [donated[donors[n]] if n in donors else None for n in range(len(self.results))]
@@ -73,16 +76,16 @@ class Caller:
     ) -> list[Array]:
         """Run the program on the leaves of its arguments; return the leaves of its result.
 
-        Arguments have the types and sizes of `parameters`, or None for a token; a token of the result is an
-        empty array. Raises Stopped if another device failed, and whatever the handler of a signal raises,
-        such as KeyboardInterrupt.
+        Leaves are the arrays and tokens in nested tuples. An argument has the type and sizes of its
+        parameter, or is None for a token; a token of the result is an empty array. Raises Stopped if another
+        device failed, and whatever the handler of a signal raises, such as KeyboardInterrupt.
 
         Args:
             host: answers the program's host calls (calls back into Python); needed if it has any.
             context: the run context of the device; by default that of a program that runs alone.
             address: the address of the native function to call; by default the program's own entry function.
-            donates: results that alias an argument are returned in the argument's array; all such arrays are
-                writable and contiguous.
+            donates: whether results that alias an argument are returned in the argument's array; these
+                arrays must be writable and contiguous.
         """
         results, inputs = self.outputs(arguments if donates else ()), self.inputs(arguments)
         sources, targets = [a.ctypes.data for a in inputs], [r.ctypes.data for r in results]
@@ -97,10 +100,10 @@ class Caller:
         context: Context | None = None,
         address: int | None = None,
     ) -> None:
-        """Run the program on arrays in memory.
+        """Run the program on arrays that are given by their addresses.
 
         Args:
-            sources, targets: the addresses of the leaves of the arguments, and of the result.
+            sources, targets: the addresses of the arguments' arrays, and of the arrays for the results.
             host, context, address: see `run`.
         """
         # The words of packed arguments, null, follow the addresses.
@@ -127,9 +130,9 @@ class Caller:
         """Return a CPython builtin function that runs the program on arrays of exactly its types and shapes.
 
         The builtin passes all other arguments to ``fallback``. ``donates``: results take the memory of the
-        donated arguments that they alias. Returns ``fallback`` itself if a parameter or result is no array of
-        static size (or a tuple of such results) or of an unsupported type or size, or if the memory layouts
-        of Python's or NumPy's objects are unknown.
+        donated arguments that they alias. Returns ``fallback`` itself if a parameter is no array of static
+        size, if the result is neither such an array nor a tuple of them, if their types or sizes are
+        unsupported, or if the memory layout of Python's or NumPy's objects is unknown.
         """
         parameters, result = [p.shape for p in self._entry.parameters], self._entry.root.shape
         shapes = [*parameters, *self.results]
@@ -149,9 +152,9 @@ class Caller:
 
 
 def _allocate(shape: Shape) -> Array:
-    """Return an uninitialized array for a leaf of the result, an empty one for a token.
+    """Return an uninitialized array of a shape, an empty one for a token.
 
-    Raises EvaluationError by the rule ``evaluate.memory``.
+    Raises EvaluationError (rule name ``evaluate.memory``) if memory is short.
     """
     if not shape.is_array:
         return np.empty(0, np.uint8)

@@ -50,8 +50,8 @@ def begin_dump(module: HloModule, pipeline: Pipeline, flags: str = "") -> Dump |
     """Begin the dump of a module's compilation: return the writer of its files, None if it is not dumped.
 
     ``flags`` add to the dump flags in ``XLA_FLAGS``, which select the modules to dump; ``pipeline`` holds the
-    passes that will run. Raises HloError for malformed flags, and by the rule ``dump.directory`` if the
-    directory cannot be written.
+    passes that will run. Raises HloError for malformed flags, and if the directory cannot be written (rule
+    name ``dump.directory``).
     """
     options = dump_options(os.environ.get("XLA_FLAGS", ""), flags)
     if not options.directory or not re.search(options.dump_hlo_module_re, module.name):
@@ -91,7 +91,7 @@ class Dump:
         return self._options.dump_hlo_snapshots
 
     def after_pass(self, item: Pass, module: HloModule) -> None:
-        """Write ``module`` as pass ``item`` left it, if the flags ask for it; called after each change."""
+        """Write ``module`` if the flags ask for it; called after each pass, ``item``, that has changed it."""
         title, before = self._places[id(item)]
         self._write_between(title, item.name, before, module)
 
@@ -170,9 +170,9 @@ class Dump:
 
 
 def _places(pipeline: Pipeline) -> Iterator[tuple[str, Pass, str]]:
-    """Yield (title of the pipeline, pass, name of the next pass) for each pass, nested pipelines included.
+    """Yield (title of its pipeline, the pass, name of the next pass) for each pass, also of nested pipelines.
 
-    After the last pass of a pipeline, the name is ``pipeline-end``.
+    For the last pass of a pipeline, the third is ``pipeline-end``.
     """
     for number, item in enumerate(pipeline.passes):
         following = pipeline.passes[number + 1 :][:1]

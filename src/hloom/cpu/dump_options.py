@@ -36,7 +36,8 @@ class DumpOptions:
         dump_include_timestamp: prefix file names with the microseconds since 1970.
         dump_max_hlo_modules: maximum number of modules dumped; no limit if negative.
         dump_compress_protos: compress protos by gzip.
-        dump_disable_metadata, dump_large_constants: omit metadata from text; print large constants in full.
+        dump_disable_metadata: omit metadata from text.
+        dump_large_constants: print large constants in full.
     """
 
     dump_to: str = ""
@@ -55,19 +56,19 @@ class DumpOptions:
 
     @property
     def directory(self) -> str:
-        """Return the directory of dumps: ``-`` for standard output, empty if dumps are disabled."""
+        """Return the directory for dump files: ``-`` for standard output, empty if nothing is dumped."""
         forms = self.dump_hlo_as_text or self.dump_hlo_as_proto or self.dump_hlo_snapshots
         return self.dump_to or (STANDARD_OUTPUT if forms else "")
 
     @property
     def as_text(self) -> bool:
-        """Return whether modules are written as text."""
+        """Return whether the flags ask for modules as text, which is the default."""
         return self.dump_hlo_as_text or not (self.dump_hlo_as_proto or self.dump_hlo_snapshots)
 
     def wants_pass(self, pipeline: str, after: str, before: str) -> bool:
-        """Return whether the module is dumped between the passes named ``after`` and ``before``.
+        """Return whether the flags ask for the module between two passes, after the first has changed it.
 
-        The module is as pass ``after`` left it. ``pipeline`` is the title of the pipeline that both are in.
+        The passes are named ``after`` and ``before``; ``pipeline`` is the title of the pipeline of both.
         """
         if not self.dump_hlo_pass_re and not self.dump_hlo_pipeline_re:
             return False
@@ -75,7 +76,7 @@ class DumpOptions:
         return of_pass and re.search(self.dump_hlo_pipeline_re, pipeline) is not None
 
     def text_form(self) -> str:
-        """Return the flags that differ from their defaults as text, one per line, in XLA's format."""
+        """Return the dump flags that differ from their defaults as text, ``name: value`` on each line."""
         lines: list[str] = []
         for item in fields(self):
             value: Flag = getattr(self, item.name)
@@ -88,8 +89,8 @@ class DumpOptions:
 def dump_options(flags: str, more: str = "") -> DumpOptions:
     """Parse dump options from the value of ``XLA_FLAGS``, or the file that it names, and from ``more`` flags.
 
-    Other flags are ignored, with a warning for unsupported dump flags. Raises HloError by the rules
-    ``dump.flag-value`` and ``dump.flags-file``.
+    Other flags are ignored, with a warning for unsupported dump flags. Raises HloError for a malformed value
+    (rule name ``dump.flag-value``) and for an unreadable file (``dump.flags-file``).
     """
     if flags.strip() and not flags.lstrip().startswith("-"):
         try:
@@ -118,8 +119,8 @@ def dump_options(flags: str, more: str = "") -> DumpOptions:
 def _parsed(name: str, default: Flag, value: str | None) -> Flag:
     """Return the value of the flag ``name``, parsed as the type of its default: bool, int or str.
 
-    ``value`` is None for a flag without ``=``, which is true if boolean. Raises HloError by the rule
-    ``dump.flag-value``.
+    ``value`` is the text after ``=``; None for a flag without one, which is true if boolean. Raises HloError
+    (rule name ``dump.flag-value``) for a malformed value.
     """
     if isinstance(default, bool):
         word = (value or "true").lower()

@@ -38,7 +38,7 @@ class Inspection:
 
     @property
     def optimized(self) -> HloModule:
-        """The HLO module after all passes."""
+        """The program's HLO module after all passes."""
         if self._optimized is None:
             from hloom.cpu.jit.compilation import optimize
 
@@ -61,7 +61,7 @@ class Inspection:
 
     @cached_property
     def cost(self) -> Cost:
-        """The cost of a run of the program: operations and bytes moved."""
+        """The estimated cost of a run of the program: operations and bytes moved."""
         from hloom.analysis.cost import module_cost
 
         return module_cost(self.optimized)

@@ -21,9 +21,9 @@ from hloom.plan.kernel import KernelKind, KernelPlan
 
 
 def kernel_report(plans: Iterable[KernelPlan], program: NativeProgram) -> str:
-    """Return the report of a program: each plan that generates code, with its kernels and array copies.
+    """Return a text that lists each plan of a program that generates code, with its kernels and array copies.
 
-    The last line tells the size of the temporaries.
+    The last line tells the size of the program's temporaries.
     """
     calls: dict[str, list[LoopKernel]] = defaultdict(list)
     for call in program.calls:

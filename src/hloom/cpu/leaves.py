@@ -22,7 +22,7 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
 def flat(shapes: Sequence[Shape], values: Sequence[Value]) -> list[Array | None]:
     """Flatten values of the given shapes, depth first: return their arrays, and None for each token.
 
-    Raises EvaluationError by the rule ``run.argument`` if an array has other dimensions than its shape.
+    Raises EvaluationError (rule name ``run.argument``) if an array has other dimensions than its shape.
     """
     leaves: list[Array | None] = []
     for shape, value in zip(shapes, values, strict=True):
@@ -40,9 +40,9 @@ def flat(shapes: Sequence[Shape], values: Sequence[Value]) -> list[Array | None]
 
 
 def joined(shape: Shape, leaves: Iterator[Array | None]) -> Value:
-    """Build a value of a shape from its leaves, the inverse of `flat`: an array, a tuple, None for a token.
+    """Build a value of a shape from its leaves: an array, a tuple, or None for a token.
 
-    Takes as many items from the iterator ``leaves`` as the shape has arrays and tokens.
+    Takes as many items from the iterator ``leaves`` as the shape has arrays and tokens, depth first.
     """
     if shape.is_tuple:
         return tuple([joined(part, leaves) for part in shape.tuple_shapes])

@@ -27,10 +27,10 @@ class LoadedProgram:
     Attributes:
         facts: properties recorded when the program was compiled.
         memory: the bytes of its arguments, results and temporaries.
-        context: the run context by default: no other devices, nothing measured.
-        symbols: addresses of its functions and constants.
+        context: the default run context: the program runs without other devices, nothing is measured.
+        symbols: the addresses of its functions and constants, by name.
         address: the address of its entry function ``status = run(sources, targets, arena, context)``.
-        size: bytes of code and constants.
+        size: the bytes of code and constants.
     """
 
     def __init__(self, entry: Entry) -> None:
@@ -52,7 +52,7 @@ class LoadedProgram:
 
 
 def cached_program(key: str) -> LoadedProgram | None:
-    """Load the program that the cache holds for ``key``; return None if it has none, or a damaged one."""
+    """Load the program that the cache holds for ``key``; None if there is none, or if it is damaged."""
     cache = configured_cache()
     entry = cache.get(key) if cache is not None else None
     if entry is None:
@@ -66,9 +66,9 @@ def cached_program(key: str) -> LoadedProgram | None:
 def external_address(name: str) -> int | None:
     """Return the address of a symbol that programs refer to but do not define; None for an unknown name.
 
-    There are three kinds of names: functions of the run time and of libraries; routines of LAPACK after
-    ``lapack.``; and, for custom calls of C functions, a target after ``foreign.`` or a description of a call
-    frame after ``frame.``, both in hexadecimal.
+    Names are those of functions of the run time and of C libraries, or have a prefix: ``lapack.`` is followed
+    by a LAPACK routine; for custom calls of C functions, ``foreign.`` is followed by the target and
+    ``frame.`` by a description of the call frame, both in hexadecimal.
     """
     if name in ("hloom_host", "hloom_rendezvous", "hloom_foreign"):
         from hloom.cpu.runtime.host import provide_functions
@@ -84,8 +84,8 @@ def external_address(name: str) -> int | None:
 def _library_address(name: str) -> int | None:
     """Return the address of the LAPACK routine ``name``, such as ``dgetrf``.
 
-    For ``get_threads`` and ``set_threads``, returns that of a function to get or set the library's number of
-    threads.
+    The names ``get_threads`` and ``set_threads`` stand for functions that get and set the number of threads
+    that the library uses.
     """
     from hloom.operations.lapack.library import routine_address, thread_count_functions
 

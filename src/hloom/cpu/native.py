@@ -38,16 +38,16 @@ class NativeExecutable:
 
     Attributes:
         source: the original module.
-        module: the module in static form: arrays of dynamic size are padded to their bounds, and have their
-            sizes beside them.
+        module: the original module if it has static sizes only; else a module in which arrays of dynamic size
+            are padded to their bounds, with their sizes as further values.
         loaded: the machine code in memory.
         caller: runs the code on NumPy arrays.
         inspection: the optimized module, LLVM IR and assembly.
         host_calls: the instructions that may call back into Python.
-        key: cache key; empty without a cache.
+        key: the key of the machine code in the cache; empty without a cache.
         from_cache: whether the machine code came from the cache.
-        compile_profile: times of the phases of compilation.
-        dump: writer of its dump files; None if it is not dumped.
+        compile_profile: the times of the phases of compilation.
+        dump: the writer of the module's dump files; None if it is not dumped.
     """
 
     source: HloModule
@@ -72,7 +72,7 @@ class NativeExecutable:
 
     @property
     def runs_alone(self) -> bool:
-        """Whether the program makes no host calls (into Python) and all its sizes are static."""
+        """Whether the program makes no calls into Python and has arrays of static size only."""
         return not self.calls_host and self.module is self.source
 
 
@@ -87,17 +87,17 @@ def compile_or_load(
 ) -> NativeExecutable:
     """Load a module's machine code from the cache, or compile the module.
 
-    Modules in the cache were verified when they were compiled; others are verified first, which may raise
-    HloError.
+    A module that is compiled is verified first, which may raise HloError; one from the cache was verified
+    when it was compiled.
 
     Args:
         flags: XLA dump flags, in addition to those in ``XLA_FLAGS``. A module that is dumped is always
             compiled.
         level: optimization level of LLVM's code generator.
         cached: false to compile the module although it may be in the cache, and not to store it there.
-        reproducible: see `hloom.compile`.
-        keeps_packed: the code can read arguments from packed copies that the caller keeps from run to run;
-            see `hloom.cpu.packed_arguments`.
+        reproducible: results have the same bits on all processors; see `hloom.compile`.
+        keeps_packed: whether the code can read arguments from packed copies, in the order in which kernels
+            read them, that its caller keeps from run to run.
     """
     with recording() as profile:
         source, module = module, _static_form(module)
@@ -126,7 +126,7 @@ def compile_or_load(
 
 
 def _static_form(module: HloModule) -> HloModule:
-    """Return the module in static form, in which arrays of dynamic size are padded to their bounds.
+    """Return a module in which arrays of dynamic size are padded to their bounds, and have their sizes apart.
 
     A module of static sizes only is returned itself, not a copy.
     """
@@ -144,7 +144,7 @@ def _key_parts(module: HloModule, level: int, target: Target, keeps_packed: bool
 
 
 def _cached(key: str, module: HloModule) -> LoadedProgram | None:
-    """Load the program that the cache holds for ``key``; None if it has none of the module's signature."""
+    """Load the program that the cache holds for ``key``; None if none, or if it has another signature."""
     loaded = cached_program(key)
     return loaded if loaded is not None and loaded.facts.signature == signature_of(module) else None
 
@@ -152,7 +152,7 @@ def _cached(key: str, module: HloModule) -> LoadedProgram | None:
 def _compile(
     module: HloModule, target: Target, level: int, dump: Dump | None, keeps_packed: bool
 ) -> tuple[Inspection, Entry]:
-    """Verify, optimize and compile a module; return its intermediate forms and a cache entry of its code."""
+    """Verify, optimize and compile a module; return its HLO and LLVM IR, and its code as a cache entry."""
     begin_support()
     from hloom.cpu.jit.compilation import compile_module, optimize
 

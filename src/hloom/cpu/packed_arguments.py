@@ -30,12 +30,14 @@ LEAST_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class PackedArgument:
-    """An argument that the program can read from a packed copy, which the caller keeps from run to run.
+    """An argument that a program can read from a packed copy, which its caller keeps from run to run.
+
+    Packed elements are in the order in which a kernel reads them.
 
     Attributes:
         argument: the number of the argument among the array leaves of all arguments.
         bytes: the size of the packed copy.
-        form: a digest of the order of the elements in the copy; copies of an argument with equal digests are
+        form: a digest of the order of the elements in the copy; copies of one argument with equal digests are
             equal.
     """
 
@@ -60,7 +62,13 @@ class ArgumentParts:
 
 
 class EntryEmitter(Protocol):
-    """What this module uses of `hloom.cpu.program.ProgramEmitter`, which emits a program's entry function."""
+    """The emitter of a program's entry function, as far as the code for packed arguments uses it.
+
+    Attributes:
+        hlo: the HLO module of the program.
+        function: the entry function.
+        assignment: the buffers of all values.
+    """
 
     hlo: HloModule
     function: Function
@@ -68,24 +76,30 @@ class EntryEmitter(Protocol):
 
     @property
     def arguments(self) -> Value:
-        """Return the parameter of the entry function that points to the table of argument addresses."""
+        """Return the entry function's parameter that points to the table of the arguments' addresses."""
         ...
 
     def argument(self, number: int) -> Value:
-        """Emit a load of the address of argument leaf ``number``."""
+        """Emit a load of the address of an argument's array: leaf ``number`` of all arguments' leaves."""
         ...
 
     def pointer(self, instruction: HloInstruction) -> Value:
-        """Return the address of an instruction's array, for use in the emitted code."""
+        """Return the address of an instruction's array, as a value of the emitted code."""
         ...
 
     def instead(self) -> AbstractContextManager[None]:
-        """Return a context manager in which emitted kernels do not count as work of the program."""
+        """Return a context manager for emitting kernels that do not count as work of the program.
+
+        They run instead of other kernels, which count.
+        """
         ...
 
 
 class PackedArguments:
-    """Emits the code that reads arguments in packed form, and the code that fills the packed copies."""
+    """Emits the code of a program that reads arguments from packed copies, and the code that fills these.
+
+    Packed copies have the order in which a kernel reads them; the program's caller keeps them between runs.
+    """
 
     def __init__(self, program: EntryEmitter) -> None:
         self._program = program
@@ -94,13 +108,16 @@ class PackedArguments:
 
     @property
     def arguments(self) -> tuple[PackedArgument, ...]:
-        """Return the packed arguments, in the order of their words in the table of argument addresses."""
+        """Return the packed arguments, in the order of their words in the table of argument addresses.
+
+        In that table, a word for each packed argument follows the addresses of all arguments.
+        """
         return tuple(packed for packed, _ in self._packing.values())
 
     def factor(self, i: HloInstruction) -> ArgumentParts | None:
-        """Return the argument, or the part of an argument, that operand ``i`` reads directly.
+        """Return the argument, or the part of an argument, in whose memory the array of operand ``i`` lies.
 
-        Returns None if the operand lies in other memory, or if the argument is small or donated.
+        Returns None if the array lies in other memory, or if the argument is too small to pack, or donated.
         """
         buffer = self._program.assignment.buffer(i)
         memory = buffer.memory
@@ -113,14 +130,14 @@ class PackedArguments:
 
     @cached_property
     def _donated(self) -> frozenset[int]:
-        """Numbers of the donated arguments, whose memory results may take."""
+        """The numbers of the program's donated arguments, whose memory results may take."""
         config = self._program.hlo.config
         aliased = [alias.parameter_number for alias in config.aliases.values()]
         return frozenset([*aliased, *(number for number, _ in config.buffer_donors)])
 
     @cached_property
     def _slices(self) -> dict[Buffer, HloInstruction]:
-        """The dynamic slice that determines the address of each subview (a buffer inside of another)."""
+        """By subview (a buffer inside of another), the dynamic slice whose start indices tell its address."""
         views = [view for views in self._program.assignment.subviews.values() for view in views]
         return {view.find(): i for view, i in views if isinstance(i.operation, DynamicSlice)}
 
@@ -136,14 +153,15 @@ class PackedArguments:
     def address(
         self, factor: ArgumentParts, part_bytes: int, form: str, pack: Callable[[Value, Value], None]
     ) -> Value | None:
-        """Emit the computation of the address of an operand's packed copy, null if the caller keeps none.
+        """Emit the computation of the address of an operand's packed copy; return the address.
 
-        Returns this address; None, with nothing emitted, if the argument is already packed in another order.
+        It is null in a run whose caller keeps no copy. Returns None, with nothing emitted, if other code of
+        the program packs the argument in another order.
 
         Args:
-            factor: the operand.
+            factor: the operand: an argument, or one of the equal parts of an argument.
             part_bytes: the size of the packed copy of one part.
-            form: text that describes the order of the elements.
+            form: a text that describes the order of the elements in the copy.
             pack: emits the packing of all parts, given the addresses of the argument and of its packed copy.
         """
         program, f = self._program, self._program.function
@@ -162,22 +180,25 @@ class PackedArguments:
         return f.convert("inttoptr", address.compare("eq", 0).select(address, moved), PTR)
 
     def _word(self, argument: int) -> Value:
-        """Emit a load of a packed argument's word.
+        """Emit a load of the word by which the caller tells where the packed copy of an argument is.
 
-        The word is null, or the address of the packed copy, plus 1 if the program is to fill it.
+        The word is 0 for no copy, else the address of the copy, plus 1 if the program is to fill it.
         """
         program, f = self._program, self._program.function
         number = len(program.assignment.arguments) + list(self._packing).index(argument)
         return f.load(I64, f.offset(program.arguments, number, PTR))
 
     def begin(self) -> None:
-        """Emit a jump to the packing code, which `finish` emits, and start the block that runs after it."""
+        """Emit a jump to the code that fills packed copies, and start the block that runs after that code.
+
+        `finish` emits that code at the end of the program.
+        """
         f = self._program.function
         f.jump(self._fill)
         f.start(self._body)
 
     def finish(self) -> None:
-        """Emit the code that fills the packed copies that the caller asks for; it runs before the rest."""
+        """Emit the code that fills the packed copies for which the caller asks; the program runs it first."""
         program, f, after = self._program, self._program.function, Block()
         f.jump(after)
         f.start(self._fill)

@@ -42,8 +42,8 @@ def pack_numbers(
     """Rewrite ``dot(x, convert(w))`` to ``dot(x, convert(unpack(pack(w))))`` where w holds 4-bit values.
 
     ``values``: the instructions of the entry computation that depend only on kept parameters, whose arguments
-    do not change from run to run; ``pays``: returns whether one of them is worth its memory. Returns the
-    packed arrays, which are in the entry computation.
+    do not change from run to run; ``pays``: returns whether to keep the value of one of them in memory.
+    Returns the packed arrays ``pack(w)``, which are in the entry computation.
     """
     loops = {loop.body: loop for loop in loops_of(module)}
     packing = _Packing(values, pays, loops, IntegerRanges(module))
@@ -57,13 +57,13 @@ def pack_numbers(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The kept 4-bit numbers from which a dot's operand is computed; kept ones do not change between runs.
+    """4-bit numbers from which a dot's operand is computed, and which do not change between runs.
 
     Attributes:
         numbers: the instruction with the numbers, in the computation of the dot.
         path: the instructions from the operand (first) to the one that reads the numbers (last).
-        kept: the numbers in the entry computation, or an array in which they are one of several rows (a
-            stack).
+        kept: the numbers in the entry computation, or a stack: an array of which they are one index of the
+            leading dimension.
         loops: the loops that carry ``kept`` into the computation of the dot, outermost first.
         slice: the dynamic-slice that takes the numbers out of the stack; None if ``kept`` is no stack.
     """
@@ -76,7 +76,7 @@ class _Source:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return the dimensions of the numbers, without the leading dimension of the stack."""
+        """Return the dimensions of the array of numbers; for a stack of arrays, those of one of them."""
         return self.kept.shape.dimensions if self.slice is None else self.kept.shape.dimensions[1:]
 
 
@@ -92,9 +92,9 @@ class _Packing:
         self.packed: dict[tuple[HloInstruction, int], HloInstruction] = {}
 
     def pack_factor(self, dot: HloInstruction, side: int) -> None:
-        """Rewrite a dot to read operand ``side`` (0 or 1) as packed 4-bit numbers, if that pays.
+        """Rewrite a dot to read operand ``side`` (0 or 1) as packed 4-bit numbers, if possible and faster.
 
-        It pays for a large operand, if the other operand has at most `MOST_ROWS` elements per contracted
+        It is faster for a large operand, if the other operand has at most `MOST_ROWS` elements per contracted
         index.
         """
         operation, factor = operation_of(dot, Dot), dot.operands[side]
@@ -126,7 +126,10 @@ class _Packing:
         dot.replace_operand(side, value)
 
     def source(self, factor: HloInstruction) -> _Source | None:
-        """Return the kept 4-bit numbers from which a dot's operand is computed; None if there are none."""
+        """Return the 4-bit numbers from which a dot's operand is computed; None if there are none.
+
+        Only numbers that do not change between runs are returned.
+        """
         i: HloInstruction | None = factor
         path: list[HloInstruction] = []
         while i is not None:
@@ -144,9 +147,10 @@ class _Packing:
         return None
 
     def carried(self, i: HloInstruction) -> tuple[HloInstruction, tuple[TupleLoop, ...]] | None:
-        """Return the kept value of the entry computation that loops pass unchanged to an instruction.
+        """Return the kept value to which ``i`` is equal, and the loops that carry it there, outermost first.
 
-        Also returns these loops, outermost first. Returns None if the instruction is no such value.
+        Kept values are instructions of the entry computation whose results do not change between runs; the
+        loops pass them on unchanged. Returns None if ``i`` is no such value.
         """
         through: list[TupleLoop] = []
         while i not in self.values:
@@ -167,10 +171,11 @@ class _Packing:
         return next(fitting, None)
 
     def unpacked(self, source: _Source, first: int) -> HloInstruction | None:
-        """Add instructions that pack the numbers two in a byte and, in the dot's computation, unpack them.
+        """Add instructions that pack 4-bit numbers two in a byte and, in the dot's computation, unpack them.
 
         Returns the unpacked numbers with rotated dimensions: ``first`` and the following ones, then those
-        before ``first``. Returns None if the numbers are already packed, or if packing does not pay.
+        before ``first``. Returns None if the numbers are already packed, or if it does not pay to keep the
+        packed ones in memory.
         """
         narrow = self.four_bits(source.kept)
         assert narrow is not None
@@ -196,10 +201,10 @@ class _Packing:
         return w.convert(w.reshape(value, sizes), numbers.element_type)
 
     def packed_of(self, source: _Source, first: int, narrow: ElementType) -> HloInstruction:
-        """Return kept numbers packed two in a byte (u8); the first call for an array adds the packing.
+        """Return 4-bit numbers packed two in a byte (u8); the first call for an array adds the packing.
 
-        Dimensions are rotated by ``first`` as in `unpacked`, except the leading one of a stack. ``narrow``:
-        u4 or s4.
+        The dimensions are rotated: ``first`` and the following ones, then those before ``first``; the leading
+        one of a stack stays in front. ``narrow``: u4 or s4.
         """
         key = source.kept, first
         if key not in self.packed:
@@ -221,10 +226,10 @@ def _is_matrix_product(i: HloInstruction) -> bool:
 
 
 def _computed_from(i: HloInstruction) -> HloInstruction | None:
-    """Return the operand that an instruction converts, moves, or combines with broadcast values.
+    """Return the operand that an instruction converts, moves, or combines with a broadcast value.
 
-    Moves are reshapes and transposes; combinations are ``multiply``, ``add`` and ``subtract``. None for
-    others.
+    Moves are reshapes and transposes; combinations are ``multiply``, ``add`` and ``subtract``. Returns None
+    for other instructions.
     """
     if isinstance(i.operation, Convert | Reshape | Transpose):
         return i.operands[0]
@@ -248,7 +253,7 @@ def _is_packed(i: HloInstruction) -> bool:
 
 
 def _split(sizes: Sequence[int], depth: int) -> int:
-    """Return the least d > 0 for which ``sizes[d:]`` have ``depth`` elements together; 0 if there is none."""
+    """Return the least d > 0 for which the product of ``sizes[d:]`` is ``depth``; 0 if there is none."""
     return next((d for d in range(1, len(sizes)) if math.prod(sizes[d:]) == depth), 0)
 
 
@@ -258,9 +263,9 @@ def _turned_sizes(sizes: Sequence[int], first: int) -> tuple[int, ...]:
 
 
 def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruction:
-    """Clone an instruction with rotated dimensions: its last ones, of ``depth`` elements, become the first.
+    """Clone an instruction with rotated dimensions: its last ones, whose product is ``depth``, become first.
 
-    ``value`` is its operand, rotated in the same way.
+    ``value`` takes the place of its operand, and has been rotated in the same way.
     """
     w, first = Writer(i), _split(i.shape.dimensions, depth)
     sizes = _turned_sizes(i.shape.dimensions, first)
@@ -274,11 +279,11 @@ def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruct
 
 
 def _has_columns_first(source: _Source, inner: Sequence[int], depth: int) -> bool | None:
-    """Return true if the columns of a dot's operand are the first dimensions of the array of its numbers.
+    """Return where the columns of a dot's operand are in the array of 4-bit numbers behind it.
 
-    Columns are the dimensions that are not contracted. Returns false if they are the last ones; None if they
-    are neither, or if the last one has an odd size. ``inner``: the contracted dimensions of the operand, of
-    ``depth`` elements.
+    Columns are the dimensions that are not contracted. Returns true if they are the array's first dimensions,
+    false if the last ones; None if neither, or if the last column dimension has an odd size. ``inner``: the
+    contracted dimensions of the operand, whose product is ``depth``.
     """
     factor = source.path[0] if source.path else source.numbers
     variables = [Variable(size) for size in factor.shape.dimensions]

@@ -95,12 +95,12 @@ def is_product(dot: HloInstruction) -> bool:
 
 
 def ends_in_more(product: HloInstruction) -> bool:
-    """Return whether the kernel of a dot or convolution can apply elementwise operations to its results."""
+    """Return whether the kernel of a dot or convolution can apply elementwise operations to its result."""
     return is_product(product) if product.opcode == "dot" else can_end_in_more(product)
 
 
 def has_row_kernel(fusion: HloInstruction) -> bool:
-    """Return whether an attention fusion, or the gradient of one (with a tuple as result), has a kernel."""
+    """Return whether there is a kernel for a fusion: attention, or its gradient if the result is a tuple."""
     return has_gradient_kernel(fusion) if fusion.shape.is_tuple else has_attention_kernel(fusion)
 
 

@@ -63,7 +63,7 @@ _PIPELINE: Final = Pipeline(
 
 
 def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitProgram:
-    """Split a module of static shapes into one that precomputes values, and one that uses them.
+    """Split a module of static shapes into one that precomputes values, and one that uses them in every run.
 
     ``kept``: the numbers of the parameters whose arguments do not change from run to run; the precomputed
     values depend on these only.
@@ -79,7 +79,7 @@ def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitP
 
 
 def _keeping(config: ModuleConfig, kept: AbstractSet[int]) -> ModuleConfig:
-    """Return a module configuration in which no kept parameter is donated."""
+    """Return a copy of a module configuration in which no parameter with a number in ``kept`` is donated."""
     aliases = {
         output: alias for output, alias in config.aliases.items() if alias.parameter_number not in kept
     }
@@ -90,9 +90,10 @@ def _keeping(config: ModuleConfig, kept: AbstractSet[int]) -> ModuleConfig:
 def kept_values(
     entry: HloComputation, kept: AbstractSet[int], last: Sequence[HloInstruction] = ()
 ) -> set[HloInstruction]:
-    """Return the instructions of the entry computation that depend only on kept parameters and constants.
+    """Return the entry computation's instructions that depend only on constants and parameters ``kept``.
 
-    ``kept``: the numbers of these parameters; ``last``: instructions whose users are not returned.
+    ``kept``: the numbers of the parameters; ``last``: instructions whose users, direct or not, are not
+    returned.
     """
     values: set[HloInstruction] = set()
     for i in entry.post_order():
@@ -110,9 +111,9 @@ def kept_values(
 
 
 def _pays(i: HloInstruction) -> bool:
-    """Return whether a value takes no more memory than all parameters on which it depends.
+    """Return whether a value takes no more memory than the parameters on which it depends do together.
 
-    False for parameters, and for values that depend on none.
+    Returns false for parameters, and for values that depend on none.
     """
     sources: set[HloInstruction] = set()
     waiting, seen = [i], {i}
@@ -131,10 +132,10 @@ def _pays(i: HloInstruction) -> bool:
 
 
 def pack_factors(module: HloModule, kept: AbstractSet[int], target: Target) -> None:
-    """Rewrite ``dot(x, w)`` to ``reshape(dot(x, panels))``; the panels hold w in the order of the kernel.
+    """Rewrite ``dot(x, w)`` to ``reshape(dot(x, panels))``; the panels hold w as the dot's kernel reads it.
 
-    Only if w depends on kept parameters only, and the kernel would otherwise pack w in every run. ``kept``:
-    the numbers of these parameters.
+    Does so only if w depends on parameters that do not change between runs, with their numbers in ``kept``,
+    and if the kernel would otherwise pack w into panels in every run.
     """
     values = kept_values(module.entry, kept)
     for loop in loops_of(module):
@@ -149,10 +150,11 @@ def pack_factors(module: HloModule, kept: AbstractSet[int], target: Target) -> N
 
 
 def panel(dot: HloInstruction, target: Target) -> int:
-    """Return the width in columns of the panels into which a dot's kernel packs its right operand; 0 if none.
+    """Return the width in columns of the panels into which a dot's kernel packs its right operand.
 
-    Also 0 if packing converts the operand, if its columns are not whole panels, and if the columns of the
-    left operand are contiguous: the kernel then packs both operands a K-block at a time.
+    Returns 0 if there are none, if packing also converts the operand, if its columns are not a multiple of
+    the width, and if columns of the left operand are contiguous, as the kernel then packs both operands a
+    K-block at a time.
     """
     operation = operation_of(dot, Dot)
     right = dot.operands[1].shape
@@ -167,10 +169,10 @@ def panel(dot: HloInstruction, target: Target) -> int:
 
 
 def _packed(dot: HloInstruction, factor: HloInstruction, columns: int) -> HloInstruction:
-    """Add a copy of a dot's right operand in panels, with dimensions (..., panel, k, column in the panel).
+    """Add instructions that copy a dot's right operand into panels; return the copy.
 
-    ``factor``: the operand, or an array that stacks the operands of several iterations in leading dimensions;
-    ``columns``: the width of a panel.
+    Its dimensions are (..., panel, k, column in the panel). ``factor``: the operand, or an array that stacks
+    the operands of a loop's iterations in leading dimensions; ``columns``: the width of a panel.
     """
     (contracted,) = operation_of(dot, Dot).rhs_contracting_dims
     *stack, first, second = factor.shape.dimensions
@@ -185,7 +187,7 @@ def _packed(dot: HloInstruction, factor: HloInstruction, columns: int) -> HloIns
 
 
 def _multiply(dot: HloInstruction, panels: HloInstruction) -> None:
-    """Replace a dot by a dot with the panels of its right operand, reshaped to the dot's shape."""
+    """Replace a dot by a dot with ``panels``, the panels of its right operand, and a reshape to its shape."""
     operation, w = operation_of(dot, Dot), Writer(dot)
     free = [
         s for d, s in enumerate(dot.operands[0].shape.dimensions) if d not in operation.lhs_contracting_dims
@@ -199,10 +201,10 @@ def _multiply(dot: HloInstruction, panels: HloInstruction) -> None:
 def _pack_slices(
     dot: HloInstruction, loop: TupleLoop, values: AbstractSet[HloInstruction], target: Target
 ) -> None:
-    """Pack the right operands of a dot in a loop if each iteration slices its operand from a kept array.
+    """Pack the right operands of a dot in a loop into panels, if iterations slice them from one array.
 
-    The array is packed as a whole before the loop. ``values``: the kept instructions of the entry
-    computation.
+    The array, packed as a whole before the loop, must be one of ``values``: the entry computation's
+    instructions that do not change between runs.
     """
     if not isinstance(dot.operation, Dot):
         return
@@ -234,9 +236,9 @@ def _pack_slices(
 
 
 def _preparing(module: HloModule, names: AbstractSet[str]) -> tuple[HloModule, tuple[int, ...]]:
-    """Return a module that computes the instructions named in ``names``, as a tuple.
+    """Return a module whose result is the tuple of ``module``'s instructions named in ``names``.
 
-    Also returns the numbers that its parameters have in ``module``.
+    Also returns, for each of its parameters, the number of the parameter in ``module``.
     """
     result = clone_module(module)
     values = [i for i in result.entry.post_order() if i.name in names]
@@ -253,8 +255,8 @@ def _remaining(
 ) -> tuple[HloModule, tuple[int, ...]]:
     """Return a copy of a module in which new parameters replace the instructions named in ``names``.
 
-    These parameters come last, after the ones not in ``kept`` and the kept ones that are still used. Also
-    returns the numbers that the parameters before them have in ``module``.
+    Its parameters are the ones not in ``kept``, the ones in ``kept`` that are still used, then the new ones.
+    Also returns, for each parameter before the new ones, its number in ``module``.
     """
     result = clone_module(module)
     entry = result.entry
@@ -272,7 +274,10 @@ def _remaining(
 
 
 def _restrict(module: HloModule, parameters: Sequence[HloInstruction]) -> tuple[int, ...]:
-    """Reduce the entry's parameters to the given ones, renumbered in this order; return their old numbers."""
+    """Remove the entry computation's parameters except ``parameters``, which are renumbered in this order.
+
+    Returns their old numbers.
+    """
     entry = module.entry
     for parameter in entry.parameters:
         if parameter not in parameters:

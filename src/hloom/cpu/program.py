@@ -81,12 +81,12 @@ KERNELS: Final[Kernels[ProgramEmitter, Target]] = Kernels("cpu")
 
 
 class KernelCall(NamedTuple):
-    """A call that a program's entry function makes: of a kernel, or of the host (Python).
+    """A call that a program's entry function makes: of a kernel, or of Python (the host).
 
     Attributes:
-        function: name of the called function.
-        instruction: name of the HLO instruction that it computes, at least in part.
-        kernel: the kernel; None for a call of the host.
+        function: the name of the called function.
+        instruction: the name of the HLO instruction that it computes, at least in part.
+        kernel: the kernel; None for a call of Python.
     """
 
     function: str
@@ -99,17 +99,17 @@ class NativeProgram:
     """A program as LLVM IR, with the facts that its callers need.
 
     Attributes:
-        module: the functions and constants.
-        temp_bytes: size of the arena, the memory of all temporaries.
-        argument_bytes, result_bytes: sizes of the leaves (the arrays in nested tuples), in order.
-        calls: of kernels and of the host, in order.
-        work: rough number of elementary operations; loops of unknown trip count are counted once.
-        is_bounded: the trip counts of all loops are known.
-        host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.runtime.host`.
+        module: the LLVM module, with functions and constants.
+        temp_bytes: the size of the arena, the memory of all temporaries.
+        argument_bytes, result_bytes: the sizes of the leaves (the arrays in nested tuples), in order.
+        calls: the calls of kernels and of Python, in the order of the code.
+        work: a rough number of elementary operations; loops of unknown trip count are counted once.
+        is_bounded: whether the trip counts of all loops are known.
+        host_calls: the instructions that Python evaluates; the code calls it with the index of one.
         timed: the names of the instructions that a timed program measures.
-        reuses: (result, argument): leaves of results that may take an argument's memory; see `reuses_of`.
-        copies: the arrays that are copied to preserve a value.
-        packed: the arguments whose packed form the caller may keep; see `hloom.cpu.packed_arguments`.
+        reuses: numbers (result leaf, argument leaf): the result may take the donated argument's memory.
+        copies: the copies of large arrays that could not share memory, with the reason for each.
+        packed: the arguments of which the caller may keep a copy in the order in which kernels read it.
     """
 
     module: Module
@@ -135,8 +135,8 @@ class KernelSequence:
     """The kernels emitted for a kernel plan, in order, for reuse by later instructions with an equal plan.
 
     Attributes:
-        kernels: the kernels emitted for the first of the plans.
-        position: the number of kernels that the emitter of the current plan has asked for.
+        kernels: the kernels emitted for the first instruction with such a plan.
+        position: the number of these kernels that the current instruction's emitter has already asked for.
     """
 
     kernels: list[LoopKernel] = field(default_factory=list[LoopKernel])
@@ -155,7 +155,7 @@ def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]
 
 
 def reuses_of(module: HloModule, assignment: Assignment) -> tuple[tuple[int, int], ...]:
-    """Return (result, argument) pairs of leaf numbers that share memory if the argument is donated."""
+    """Return numbers (result leaf, argument leaf) of arrays that share memory if the argument is donated."""
     parameters = [(p, index) for p, i in enumerate(module.entry.parameters) for index, _ in leaves(i.shape)]
     results = [index for index, _ in leaves(module.entry.root.shape)]
     pairs = [
@@ -179,10 +179,10 @@ def emit_program(
 ) -> NativeProgram:
     """Emit LLVM IR for an optimized module, each computation of which has one caller.
 
-    The default target is this machine. A ``timer`` measures each instruction; see `hloom.cpu.runtime.timers`.
-    An interruptible program polls for signals and failures of other devices; see
-    `hloom.cpu.runtime.interruption`. ``on_kernel`` is called with the LLVM module after every kernel.
-    ``keeps_packed``: the program can read packed arguments that its caller keeps.
+    The default target is this machine. A ``timer`` emits code that measures each instruction. An
+    interruptible program polls for signals and for failures of other devices, and then ends early.
+    ``on_kernel`` is called with the LLVM module after every new kernel. ``keeps_packed``: the program can
+    read arguments from packed copies, in the order of its kernels, that its caller keeps from run to run.
     """
     with phase("emission", "kernels and calls"):
         emitter = ProgramEmitter(
@@ -232,7 +232,7 @@ class ProgramEmitter:
         self.packed_arguments: PackedArguments | None = None
 
     def run(self) -> NativeProgram:
-        """Emit the constants, the entry function and all kernels; return the program."""
+        """Emit the program's constants, entry function and kernels; return the program."""
         for number, constant in enumerate(self.assignment.constants):
             if leaf_bytes(constant.shape):
                 self.module.constant_bytes(f"constant{number}", constant_data(constant))
@@ -273,9 +273,9 @@ class ProgramEmitter:
     # -- memory
 
     def _prologue(self) -> None:
-        """Emit the computation of buffer addresses at the top of the function, where every block can use it.
+        """Emit the computation of buffer addresses at the entry function's top, for use in all its blocks.
 
-        Too many of them would be spilled, which takes LLVM long: then addresses are computed at each use.
+        Too many would take LLVM long to spill: above `MOST_ADDRESSES` they are computed at each use instead.
         """
         buffers: dict[Buffer, None] = {}
         for values in self.assignment.values.values():
@@ -297,7 +297,7 @@ class ProgramEmitter:
         return self._address(buffer) if pointer is None else pointer
 
     def _place_subview(self, buffer: Buffer, place: HloInstruction) -> None:
-        """Emit the address of a subview from the start indices of ``place``, a dynamic slice or update."""
+        """Emit the address of a subview (a part of a buffer) from the start indices of slice ``place``."""
         assert buffer.base is not None
         array, part, starts = place.operands[0].shape, part_of(place).dimensions, starts_of(place)
         e = Elements(self.function, 0, {start: self.view(start) for start in starts})
@@ -326,11 +326,11 @@ class ProgramEmitter:
                 return f.offset(self.temp, buffer.offset)
 
     def argument(self, number: int) -> Value:
-        """Emit a load of the address of argument leaf ``number``."""
+        """Emit a load of the address of an argument's array: leaf ``number`` of all arguments' leaves."""
         return self.function.load(PTR, self.function.offset(self.arguments, number, PTR))
 
     def pointer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Value:
-        """Return the address, in emitted code, of an instruction's array or of the leaf at a shape index."""
+        """Return an emitted value: the address of an instruction's array, or of its leaf at ``index``."""
         return self._pointer(self.assignment.buffer(instruction, index))
 
     def view(self, instruction: HloInstruction, index: ShapeIndex = ()) -> View:
@@ -341,16 +341,16 @@ class ProgramEmitter:
         return View.of(self.pointer(instruction, index), shape)
 
     def workspace(self, instruction: HloInstruction) -> Value:
-        """Return the address of an instruction's scratch memory; the null pointer if it has none."""
+        """Return the address of an instruction's scratch memory as an emitted value; null if it has none."""
         buffer = self.assignment.workspaces.get(instruction)
         return self.function.constant(PTR, 0) if buffer is None else self._pointer(buffer.find())
 
     def same_memory(self, a: HloInstruction, b: HloInstruction) -> bool:
-        """Return whether the arrays of two instructions are in the same buffer."""
+        """Return whether the arrays of two instructions are assigned to the same buffer."""
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
-        """Emit a copy that does nothing if source and target are equal: a donated argument and its result."""
+        """Emit a copy, skipped at run time if both addresses are equal, as for reused donated arguments."""
         with self.function.when(source.compare("ne", target)) if self.hlo.config.aliases else nullcontext():
             if 2 * size < SHARED_BYTES:
                 copy_bytes(target, source, size)
@@ -358,7 +358,7 @@ class ProgramEmitter:
                 self.share(self._merged(lambda name: copy_kernel(self.module, name, size)), [source, target])
 
     def join(self, join: Join) -> None:
-        """Emit the end of a branch or of a loop's body: permutations of buffer addresses, and copies."""
+        """Emit the end of a loop body or branch: its values move to the buffers of loop state or result."""
         rotation = self.assignment.rotations.get(join, [])
         addresses = [self._pointer(source) for source, _ in rotation]
         for address, (_, target) in zip(addresses, rotation, strict=True):
@@ -366,7 +366,7 @@ class ProgramEmitter:
         self.copies(self.assignment.returning[join])
 
     def copies(self, copies: Sequence[BufferCopy]) -> None:
-        """Emit copies between buffers as if they ran all at once; see `hloom.buffers.parallel_copies`."""
+        """Emit copies between buffers as if all ran at once: none overwrites what another has yet to read."""
         for source, target in self.assignment.sequence(copies):
             if target.kind == "stack" and target not in self._pointers:
                 self._pointers[target] = self.function.allocate(I8, source.size)
@@ -384,12 +384,12 @@ class ProgramEmitter:
             self._bound_block()
 
     def _bound_block(self) -> None:
-        """Begin a new basic block if the current one is long: LLVM's time is superlinear in its length."""
+        """Begin a new basic block if the current one is long, as LLVM's time is superlinear in its length."""
         if len(self.function.block.instructions) >= LONGEST_BLOCK:
             self.function.split_block()
 
     def instruction(self, i: HloInstruction) -> None:
-        """Emit the code of an HLO instruction, and add up the work of the program."""
+        """Emit the code of an HLO instruction, and add its operations to the work of the program."""
         plan = self.plans[i]
         for buffer, place in self.assignment.subviews.get(i, ()):
             self._place_subview(buffer, place)
@@ -410,7 +410,7 @@ class ProgramEmitter:
                         )
 
     def emit(self, plan: KernelPlan) -> None:
-        """Emit the code of a kernel plan: a host call, a kernel and its call, or scalar code."""
+        """Emit the code of a kernel plan: a call of Python, a kernel and its call, or scalar code."""
         self._sequence = None
         if plan.kind in (KernelKind.KERNEL, KernelKind.LOOP):
             key = plan.key, self._loops > 0
@@ -427,7 +427,7 @@ class ProgramEmitter:
                 self.elements(plan)
 
     def control(self, i: HloInstruction) -> None:
-        """Emit a while loop, the branches of a conditional, or the instructions of a called computation."""
+        """Emit the code of an instruction with called computations: a loop, branches, or inlined code."""
         match i.operation:
             case While():
                 self.loop(i)
@@ -437,7 +437,7 @@ class ProgramEmitter:
                 self.computation(i.called_computations[0])
 
     def loop(self, i: HloInstruction) -> None:
-        """Emit a while instruction as a loop in LLVM IR; the loop's state is in the buffers of its result."""
+        """Emit a while instruction as a loop of LLVM IR; the buffers of its result hold the loop's state."""
         f = self.function
         body, condition = i.called_computations
         self.copies(self.assignment.entering[i])
@@ -483,11 +483,11 @@ class ProgramEmitter:
         f.start(after)
 
     def targets(self, i: HloInstruction) -> list[View]:
-        """Return the arrays in memory for an instruction's result, one per leaf of its shape."""
+        """Return the arrays (address and shape) into which an instruction's result goes, one per leaf."""
         return [self.view(i, index) for index, _ in leaves(i.shape)]
 
     def elements(self, plan: KernelPlan) -> None:
-        """Emit a loop over the result elements of a fusion or single operation, as a kernel and its call."""
+        """Emit a kernel that loops over the result elements of a fusion or operation, and its call."""
         targets = self.targets(plan.instruction)
         if all(t.count == 0 for t in targets):
             return
@@ -499,7 +499,7 @@ class ProgramEmitter:
         self.call(plan.instruction, kernel, pointers)
 
     def input_pointers(self, i: HloInstruction) -> list[Value]:
-        """Return the addresses of an instruction's array operands, distinct ones unless it is a fusion."""
+        """Return the addresses of an instruction's array operands; repeated ones once, unless a fusion's."""
         operands = i.operands if isinstance(i.operation, Fusion) else dict.fromkeys(i.operands)
         return [self.pointer(o) for o in operands if o.shape.is_array]
 
@@ -508,7 +508,7 @@ class ProgramEmitter:
         return self.assignment.values[i][index].size
 
     def scalar(self, plan: KernelPlan) -> None:
-        """Emit the computation of a few scalar results in the entry function, without a kernel."""
+        """Emit the computation of an instruction's scalar results in the entry function, without a kernel."""
         inputs, sources = plan.parts.inputs, self.input_pointers(plan.instruction)
         views = {i: View.of(p, i.shape) for i, p in zip(inputs, sources, strict=True)}
         elements = Elements(self.function, 0, views)
@@ -517,7 +517,7 @@ class ProgramEmitter:
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Return the next kernel emitted for an earlier, equal plan; if there is none, ``emit`` one."""
+        """Return the current plan's next kernel: that of an earlier, equal plan, else made by ``emit``."""
         sequence = self._sequence
         if sequence is None:
             return self._merged(emit)
@@ -527,7 +527,7 @@ class ProgramEmitter:
         return sequence.kernels[sequence.position - 1]
 
     def _merged(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Emit a kernel, or reuse an earlier one with the same LLVM IR; their trip counts may differ."""
+        """Emit a kernel; discard it for an earlier one with the same LLVM IR, if any. Return the one kept."""
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)
         function = self.module.functions.pop(name)
@@ -551,7 +551,7 @@ class ProgramEmitter:
         return kernel
 
     def call(self, i: HloInstruction, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
-        """Emit a call of a kernel for its whole range, shared by several threads if that pays."""
+        """Emit a call of ``kernel``, which computes ``i``, for all iterations, in threads if that pays."""
         self.calls.append(KernelCall(kernel.name, i.name, kernel))
         self.work += kernel.work
         if not kernel.trips:
@@ -566,13 +566,13 @@ class ProgramEmitter:
 
     @contextmanager
     def instead(self) -> Generator[None]:
-        """Emit kernels that run in place of others, in a ``with`` block, without counting their work."""
+        """Do not count the work of the kernels that a ``with`` block emits: they run in place of others."""
         work = self.work
         yield
         self.work = work
 
     def packed(self, pointers: Sequence[Value]) -> Value:
-        """Emit stores of pointers to a stack array, valid for the next call only; return its address."""
+        """Emit stores of ``pointers`` to a stack array that every emitted call reuses; return its address."""
         f = self.function
         array = self._packed
         array.count = max(array.count, len(pointers))
@@ -581,7 +581,7 @@ class ProgramEmitter:
         return array
 
     def share(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
-        """Emit a call of ``hloom_parallel``: the pool's threads share a kernel's range of iterations."""
+        """Emit a call of ``hloom_parallel``, which divides a kernel's iterations among the pool's threads."""
         f = self.function
         packed = self.packed(pointers)
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
@@ -596,5 +596,5 @@ def is_parallel(kernel: LoopKernel) -> bool:
 
 
 def constant_data(constant: HloInstruction) -> bytes:
-    """Return the bytes of a constant as kernels read them: row-major, at least a byte per element."""
+    """Return the bytes of a constant's array as kernels read them: row-major, at least a byte per element."""
     return np.ascontiguousarray(operation_of(constant, Constant).literal.array).tobytes()

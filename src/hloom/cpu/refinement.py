@@ -29,7 +29,7 @@ class Recent(Generic[Key, Made]):
         self._kept: OrderedDict[Key, Made] = OrderedDict()
 
     def get(self, key: Key, make: Callable[[], Made]) -> Made:
-        """Return the value of a key; on a miss ``make`` it, and drop the least recently used value."""
+        """Return the cached value of ``key``, or else ``make`` one and drop the least recently used one."""
         if key not in self._kept:
             self._kept[key] = make()
             if len(self._kept) > KEPT:
@@ -39,13 +39,13 @@ class Recent(Generic[Key, Made]):
 
 
 class RefinedForms:
-    """The compilations of one program with unbounded dimensions, one per combination of argument sizes.
+    """Compiles a program with unbounded dimensions for combinations of argument sizes, and keeps the results.
 
     All devices that run the program share them.
 
     Attributes:
         module: the program with unbounded dimensions.
-        reproducible: see `hloom.compile`.
+        reproducible: whether results have the same bits on all processors; see `hloom.compile`.
         latest: the compilation that was used last; None before the first.
     """
 
@@ -57,9 +57,9 @@ class RefinedForms:
         self._compiling = threading.Lock()
 
     def form(self, shapes: tuple[Shape, ...]) -> NativeExecutable:
-        """Return the program compiled for parameters of the given shapes; compile it if it is not kept.
+        """Return the program compiled for parameters of the given shapes, from the cache if it is there.
 
-        Raises HloError if these leave a size unbounded.
+        Raises HloError if a size of the program remains unbounded for these shapes.
         """
         from hloom.passes.expand.refine_shapes import refined_module
 
@@ -74,7 +74,7 @@ class RefinedForms:
 def sized(shape: Shape, value: Value) -> Shape:
     """Return a parameter's shape with unbounded dimensions replaced by the sizes of its argument, ``value``.
 
-    Raises EvaluationError by the rule ``run.argument`` if the ranks differ.
+    Raises EvaluationError (rule name ``run.argument``) if the ranks differ.
     """
     if shape.is_tuple:
         parts = zip(shape.tuple_shapes, cast("tuple[Value, ...]", value), strict=True)

@@ -30,7 +30,7 @@ _RECORDS: Final = 1 << 16
 
 
 class TimedProgram:
-    """A program compiled with code that adds up the time of each instruction in a table."""
+    """A program compiled with code that adds up, in a table, the time that each HLO instruction takes."""
 
     def __init__(self, optimized: HloModule, target: Target) -> None:
         self._program, code = compile_module(optimized, target, timer=Timer)
@@ -47,8 +47,8 @@ class TimedProgram:
     ) -> Profile:
         """Run the program twice on a device; return the times of its instructions in the second run.
 
-        The first run warms up. ``caller`` runs the code on the arguments, ``host`` answers its host calls
-        (into Python); None if it has none.
+        The first run warms up. ``caller`` runs the code on the arguments, which are the arrays in nested
+        tuples; ``host`` answers calls into Python; None if the program makes none.
         """
         count = len(self._program.timed)
         timings = TIMINGS.allocate(count)
@@ -69,8 +69,9 @@ class TimedProgram:
         """Return the profile of a run: its total time, and a line for each instruction.
 
         Args:
-            timings: the struct `TIMINGS` that the run filled.
-            waited: the nanoseconds that each host call waited for other devices, by number.
+            timings: the C struct `TIMINGS` that the run filled, a table of the instructions' times.
+            waited: the nanoseconds that each instruction evaluated in Python waited for other devices, in the
+                order of their host call numbers.
         """
         by_name: dict[str, int] = {}
         for call, nanoseconds in zip(self._program.host_calls, waited, strict=False):
@@ -80,7 +81,7 @@ class TimedProgram:
 
 
 class RecordedProgram:
-    """A program compiled with code that records when each execution of an instruction begins and ends."""
+    """A program compiled with code that records when each execution of an HLO instruction begins and ends."""
 
     def __init__(self, optimized: HloModule, target: Target) -> None:
         program, code = compile_module(optimized, target, timer=Recorder)
@@ -91,7 +92,7 @@ class RecordedProgram:
         self._address = self._loaded.symbols[ENTRY]
 
     def _table(self) -> Array:
-        """Return an empty table for `_RECORDS` records.
+        """Return an empty table that a run fills with the begin and end of up to `_RECORDS` executions.
 
         The operating system allocates its pages when they are first written.
         """
@@ -108,8 +109,9 @@ class RecordedProgram:
     ) -> tuple[list[Array], Recording]:
         """Run the program; return the leaves of its result, and the begin and end of each instruction.
 
-        ``caller`` runs the code on the arguments, ``host`` answers its host calls (into Python); None if it
-        has none. ``device`` is None if the program runs alone, without other devices.
+        ``caller`` runs the code on the arguments; ``host`` answers calls into Python; None if the program
+        makes none. Arguments and result are leaves: the arrays in nested tuples. ``device`` is None if the
+        program runs alone, without other devices.
         """
         table = self._table()
         participants = 0 if host is None else host.table
@@ -125,7 +127,7 @@ class RecordedProgram:
         """Convert a table that a run has filled to a `Recording`.
 
         Args:
-            table: the struct `RECORDING`, as bytes.
+            table: the bytes of the C struct `RECORDING`, which holds the records.
             device: the index of the device in its world.
             thread: the operating system's id of the thread that ran the program.
         """

@@ -27,9 +27,9 @@ set_item: Final = External("PyTuple_SetItem", I32, PTR, I64, PTR)
 
 @routine(PTR, descriptor=DESCRIPTOR)
 def borrow_arena(f: Function, descriptor: Fields) -> Value:
-    """Emit a routine that returns an arena, the memory of all temporaries of a run.
+    """Emit a routine that returns an arena, the memory of all temporaries of a run; null if out of memory.
 
-    It is the descriptor's, or newly allocated if that one is in use; null if out of memory.
+    It is the one that ``descriptor`` keeps for the program's runs, or a new one if another run uses that.
     """
     bytes, memory = descriptor["arena_bytes"], descriptor["memory"]
     with f.when(descriptor["arena_used"].compare("ne", 0)):
@@ -43,9 +43,9 @@ def borrow_arena(f: Function, descriptor: Fields) -> Value:
 
 @routine(descriptor=DESCRIPTOR, arena=PTR)
 def return_arena(f: Function, descriptor: Fields, arena: Value) -> None:
-    """Emit a routine that ends the use of an arena of `borrow_arena`.
+    """Emit a routine that ends the use of an arena that `borrow_arena` has returned.
 
-    It frees the arena unless that is the descriptor's, which it marks as unused.
+    The arena that ``descriptor`` keeps is marked as unused, another one is freed.
     """
     with choose(f, descriptor["arena"].compare("eq", arena)) as choice:
         descriptor["arena_used"] = 0
@@ -55,16 +55,17 @@ def return_arena(f: Function, descriptor: Fields, arena: Value) -> None:
 
 @routine(arrays=PTR, count=I64)
 def drop_arrays(f: Function, arrays: Value, count: Value) -> None:
-    """Emit a routine that releases references to ``count`` NumPy arrays."""
+    """Emit a routine that releases the references to the ``count`` NumPy arrays in a table."""
     with f.loop(0, count) as loop:
         drop_object(f, load_element(PTR, arrays, loop.index))
 
 
 @routine(I32, inline=True, descriptor=DESCRIPTOR, sources=PTR, targets=PTR, arena=PTR)
 def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value, arena: Value) -> Value:
-    """Emit a routine that runs the program and returns its status, 0 for success.
+    """Emit a routine that runs the program of ``descriptor``; it returns the status, 0 for success.
 
-    It releases the GIL meanwhile if the program is long.
+    It releases the GIL meanwhile if the program runs for long. ``sources`` and ``targets`` are tables of the
+    addresses of arguments and results, ``arena`` is the memory of temporaries.
     """
     program, context = descriptor["program"], descriptor["context"]
     with f.when(is_zero(descriptor["long"])):
@@ -74,9 +75,10 @@ def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value,
 
 @routine(PTR, arrays=PTR, count=I64)
 def tuple_of(f: Function, arrays: Value, count: Value) -> Value:
-    """Emit a routine that returns a new tuple with ``count`` arrays, whose references it takes.
+    """Emit a routine that returns a new Python tuple of the ``count`` NumPy arrays in a table.
 
-    If out of memory, it releases these references and returns null.
+    The tuple takes over the references to the arrays. If out of memory, the routine releases them and returns
+    null.
     """
     items = new_tuple(f, count)
     with f.when(is_null(items)):
@@ -91,8 +93,8 @@ def tuple_of(f: Function, arrays: Value, count: Value) -> Value:
 def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value:
     """Emit the routine that Python calls to run a program on ``count`` objects, its arguments.
 
-    ``self`` is the NumPy array that holds the program's descriptor. Returns the result, or null with an
-    exception set.
+    ``self`` is a NumPy array that holds the struct `DESCRIPTOR` of the program. The routine returns the
+    result, or null with an exception set.
     """
     descriptor = Fields(DESCRIPTOR, self["data"])
     inputs, outputs = descriptor["input_count"], descriptor["output_count"]

@@ -56,7 +56,7 @@ def segment_address(f: Function, rendezvous: Fields, segment: Fields) -> Value:
 
 @routine(exchange=EXCHANGE, message=MESSAGE, packs=I1)
 def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) -> None:
-    """Emit a routine that copies the segments of a message into its buffer if ``packs``, else out of it."""
+    """Emit a routine that copies the array segments of a message into its buffer if ``packs``, else out."""
     packed = LocalVariable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
     span = message.nested("segments")
     with f.loop(span["first"], span["end"]) as segments:
@@ -100,7 +100,7 @@ def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
 def record_message(f: Function, exchange: Fields, message: Fields) -> int:
     """Emit a routine that unpacks a complete message, if it was received packed.
 
-    It returns false if the sender's operands have other types or sizes than this process's, else true.
+    It returns false if the sender's operands have other types or sizes than those of this process.
     """
     f.return_if(message["kind"].compare("ne", RECEIVE_PACKED), 1)
     form = f.load(I64, message["memory"])
@@ -130,7 +130,7 @@ def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
 
 @routine(I32, exchange=EXCHANGE, first=I64, end=I64)
 def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
-    """Emit a routine that starts messages ``first`` to ``end`` - 1, a round; it returns MPI's status."""
+    """Emit a routine that starts a round: messages ``first`` to ``end`` - 1; it returns MPI's status."""
     with f.loop(first, end) as loop:
         message = _element(exchange["messages"], MESSAGE, loop.index)
         status = begin_message(f, exchange, message)
@@ -141,10 +141,10 @@ def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
 
 @routine(I32, exported=True, exchange=EXCHANGE, step=I32)
 def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
-    """Emit a routine that polls the messages of a step; it returns `UNDER_WAY`, `COMPLETE` or `FAILED`.
+    """Emit a routine that polls the messages of step 1 or 2 of an exchange between processes.
 
-    It does not block. A step is also complete if the operands of another process differ in type or size: its
-    remaining messages never arrive.
+    It does not block, and returns `UNDER_WAY`, `COMPLETE` or `FAILED`. A step is also complete once the
+    operands of another process prove to differ in type or size, as the remaining messages never arrive.
     """
     flag, status = f.allocate(I32), f.allocate(I64, _STATUS_WORDS)
     mpi, last = Fields(MPI, exchange["mpi"]), exchange.nested("steps", step.cast("zext", I64) - 1)["end"]
@@ -177,10 +177,10 @@ def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
 
 @routine(I32, exchange=EXCHANGE, number=I64, step=I32)
 def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> Value:
-    """Emit a routine that runs a step for all participants of this process; it returns 1 on failure, else 0.
+    """Emit a routine that sends and receives the messages of step 1 or 2 of an exchange between processes.
 
-    After a while Python takes over the waiting and detects deadlocks, called with the number of the host call
-    and with -1 - step instead of a generation.
+    It returns 1 on failure, else 0. If the messages take long, Python takes over the waiting and detects
+    deadlocks: it is called with ``number``, that of the collective's host call, and with -1 - ``step``.
     """
     begin = hloom_clock(f)
     polls = LocalVariable(f, I64, 0)
@@ -201,7 +201,7 @@ def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> V
 def hloom_test_request(f: Function, request: Value, flag: Value, status: Value) -> Value:
     """Emit a stand-in for ``MPI_Test`` for requests of hloom's own transport; it returns an error, or 0.
 
-    A request is a word: 0 while it is under way, 1 once it is complete, otherwise an error.
+    A request is a word: 0 while the message is under way, 1 once it is complete, otherwise an error code.
     """
     state = Atomic(I64, request).load("acquire")
     f.store(state.compare("eq", COMPLETE).cast("zext", I32), flag)

@@ -10,9 +10,9 @@ from hloom.cpu.runtime.device_structs import CALLS, DIFFERS, FIBER, GANG, LOOKS,
 
 @routine(fiber=FIBER, state=I64)
 def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
-    """Emit a routine that sets a fiber's state and switches to the stack of the thread that runs the fibers.
+    """Emit a routine that suspends the current fiber: it sets its state and switches to the thread's stack.
 
-    It returns when the thread resumes the fiber.
+    The thread runs the fibers of all devices in turns; the routine returns when it resumes this fiber.
     """
     fiber["state"] = state
     gang = Fields(GANG, fiber["gang"])
@@ -21,9 +21,9 @@ def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
 
 @routine(fiber=FIBER, word=PTR, value=I32, call=I64)
 def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Value) -> None:
-    """Emit a routine that suspends a fiber, a device with its own stack, until a word is not ``value``.
+    """Emit a routine that suspends a device's fiber until ``word``, an address, no longer holds ``value``.
 
-    ``call`` is the number of the collective in which it waits.
+    ``call`` is the number of the collective in which the device waits.
     """
     fiber["word"], fiber["value"], fiber["call"] = word, value, call
     leave_fiber(f, fiber, WAITS)
@@ -31,9 +31,9 @@ def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Valu
 
 @routine(fiber=FIBER, call=I64)
 def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
-    """Emit a routine that ends the run of all fibers, the devices of a program.
+    """Emit a routine by which a fiber ends the run of all fibers, which are the devices of a program.
 
-    The reason is that operands of collective ``call`` differ in type or size between devices.
+    It reports that operands of the collective with number ``call`` differ in type or size between devices.
     """
     fiber["call"] = call
     leave_fiber(f, fiber, DIFFERS)
@@ -51,10 +51,10 @@ def fiber_look(f: Function, fiber: Fields) -> Value:
 
 @routine(I32, fiber=FIBER, call=I64, addresses=PTR)
 def fiber_host(f: Function, fiber: Fields, call: Value, addresses: Value) -> Value:
-    """Emit a routine that makes host call number ``call`` on the stack of the thread.
+    """Emit a routine that suspends a fiber while its thread has Python answer host call number ``call``.
 
-    ``addresses`` is the table of the addresses of operands and results. It returns nonzero if Python raised
-    an exception.
+    ``addresses`` is a table of the addresses of operands and results. The routine returns nonzero if Python
+    raised an exception.
     """
     fiber["call"], fiber["addresses"] = call, addresses
     leave_fiber(f, fiber, CALLS)

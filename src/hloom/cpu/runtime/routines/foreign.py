@@ -52,12 +52,12 @@ def hloom_foreign(
 
     Args:
         context: the context of the program.
-        number: the number of the host call; if there is no C function, Python evaluates this call.
+        number: the number of the custom call among the program's host calls, by which Python evaluates it if
+            there is no C function.
         arrays: a table of the addresses of the operands, then of the results.
         cell: the address of the word that holds the C function's address, null if there is none.
-        template: a call frame to copy and fill in, for a handler of XLA's typed FFI, whose error Python
-            raises; null for a function with two parameters: the address of its only result and the table of
-            operand addresses.
+        template: for a handler of XLA's typed FFI: a call frame to copy and fill in; null for a function with
+            two parameters, the address of its only result and a table of operand addresses.
         operands, results: how many operands and results there are.
     """
     function = Atomic(PTR, cell).load("acquire")

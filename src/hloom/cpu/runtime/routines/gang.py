@@ -55,7 +55,7 @@ _LONG_NANOSECONDS: Final = 100_000
 
 @routine(I1, exported=True, gang=GANG)
 def hloom_gang_parts(f: Function, gang: Fields) -> Value:
-    """Emit a routine that returns whether a gang's devices should run in threads, as several runs were long.
+    """Emit a routine that returns whether a gang's devices should run in threads, as recent runs were long.
 
     A gang is all devices of a program, which one thread runs in turns.
     """
@@ -66,8 +66,8 @@ def hloom_gang_parts(f: Function, gang: Fields) -> Value:
 def hloom_gang_take(f: Function, gang: Fields) -> Value:
     """Emit a routine that locks a gang and returns 1, without waiting.
 
-    It returns 0 if the gang is locked, or if its devices should run in threads. A gang is all devices of a
-    program, which one thread runs in turns.
+    It returns 0 if the gang is already locked, or if its devices should run in threads of their own. A gang
+    is all devices of a program, which one thread runs in turns.
     """
     f.return_if(hloom_gang_parts(f, gang), 0)
     return gang.atomic("lock").compare_exchange(FREE, TAKEN, "acquire").cast("zext", I32)
@@ -75,7 +75,7 @@ def hloom_gang_take(f: Function, gang: Fields) -> Value:
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_wait(f: Function, gang: Fields) -> None:
-    """Emit a routine that waits until a gang is unlocked, and locks it.
+    """Emit a routine that waits until a gang is unlocked, then locks it.
 
     A gang is all devices of a program, which one thread runs in turns.
     """
@@ -101,7 +101,10 @@ def hloom_gang_leave(f: Function, gang: Fields) -> None:
 
 @routine(I32, fiber=FIBER)
 def run_device(f: Function, fiber: Fields) -> Value:
-    """Emit a routine that runs the program of a device; it returns the program's status, 0 for success."""
+    """Emit a routine that runs a device's program on the current stack; it returns the status, 0 for success.
+
+    ``fiber`` holds the device's arguments and results.
+    """
     return f.call_pointer(
         I32, fiber["program"], fiber["sources"], fiber["targets"], fiber["arena"], fiber["context"]
     )
@@ -109,9 +112,9 @@ def run_device(f: Function, fiber: Fields) -> Value:
 
 @routine(low=I32, high=I32)
 def fiber_main(f: Function, low: Value, high: Value) -> None:
-    """Emit the main function of a fiber, which runs the device's program on the fiber's stack.
+    """Emit the main function of a fiber, which runs a device's program on the fiber's own stack.
 
-    ``low`` and ``high`` are the halves of the fiber's address, passed by makecontext.
+    ``low`` and ``high`` are the halves of the address of the struct `FIBER`, passed by ``makecontext``.
     """
     address = (high.cast("zext", I64) << 32) | low.cast("zext", I64)
     fiber = Fields(FIBER, address.cast("inttoptr", PTR))
@@ -121,7 +124,7 @@ def fiber_main(f: Function, low: Value, high: Value) -> None:
 
 @routine(gang=GANG, fiber=FIBER)
 def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
-    """Emit a routine that prepares the stack of a device's fiber: its first resumption starts the program."""
+    """Emit a routine that prepares a fiber's stack, so that its first resumption starts its program."""
     machine = Fields(UCONTEXT, fiber.address("machine"))
     f.call_pointer(I32, gang["getcontext"], machine.pointer)
     machine["link"], machine["stack"], machine["stack_bytes"] = 0, fiber["stack"], fiber["stack_bytes"]
@@ -144,7 +147,7 @@ def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
 
 @routine(I32, gang=GANG)
 def run_apart(f: Function, gang: Fields) -> Value:
-    """Emit a routine that runs devices without collectives; it returns the status of the run.
+    """Emit a routine that runs the programs of devices without collectives; it returns the run's status.
 
     They run in the threads of the pool if they compute for long, else one after the other.
     """
@@ -190,9 +193,9 @@ def _waits(f: Function, fiber: Fields) -> Value:
 
 
 def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> None:
-    """Emit the resumption of a fiber until it waits or finishes, with its polls for signals and host calls.
+    """Emit code that resumes a fiber until it waits or finishes, and serves its signal polls and host calls.
 
-    The emitted code sets ``left`` to true if the fiber waits.
+    The code sets ``left`` to true if the fiber waits.
     """
     with repeat(f) as loop:
         fiber["state"] = RUNS
@@ -215,7 +218,10 @@ def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> No
 
 @routine(I32, gang=GANG, fiber=FIBER)
 def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
-    """Emit a routine that makes the host call for which a fiber is suspended; returns the call's status."""
+    """Emit a routine that has Python answer the host call for which a fiber is suspended.
+
+    It returns 1 if Python raised an exception, else 0.
+    """
     begin = thread_nanoseconds(f)
     function = Fields(CONTEXT, fiber["context"])["host"]
     status = call_python(f, function, fiber["call"], fiber["addresses"].cast("ptrtoint", I64))
@@ -245,8 +251,8 @@ def hloom_gang_run(
 ) -> Value:
     """Emit a routine that runs all devices of a gang, which the caller has locked; returns the run's status.
 
-    ``sources`` and ``targets`` hold the addresses of the inputs and outputs, device after device; ``inputs``
-    and ``outputs`` are their numbers for one device.
+    ``sources`` and ``targets`` are tables of the addresses of inputs and outputs, device after device;
+    ``inputs`` and ``outputs`` count those of one device.
     """
     count, arena_bytes = gang["devices"], gang["arena_bytes"]
     bytes = arena_bytes * count
@@ -277,7 +283,10 @@ def hloom_gang_run(
 def hloom_gang_execute(
     f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
 ) -> Value:
-    """Emit a routine that releases the GIL and runs a gang; its parameters are those of `hloom_gang_run`."""
+    """Emit a routine that releases the GIL, runs all devices of a gang, and takes the GIL again.
+
+    Parameters and result are those of `hloom_gang_run`.
+    """
     thread = save_thread(f)
     status = hloom_gang_run(f, gang, sources, inputs, targets, outputs)
     restore_thread(f, thread)

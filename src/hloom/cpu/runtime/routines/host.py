@@ -27,9 +27,10 @@ drop_object: Final = External("Py_DecRef", VOID, PTR)
 
 @routine(exported=True, host=PTR, wait=PTR)
 def hloom_set_host(f: Function, host: Value, wait: Value) -> None:
-    """Emit a routine that sets the Python functions that native code calls, each with two integers.
+    """Emit a routine that sets two Python functions that native code calls, each with two integers.
 
-    ``host`` answers host calls, ``wait`` waits for the participants of a collective.
+    ``host`` evaluates an instruction without native code (a host call), ``wait`` waits for the participants
+    of a collective.
     """
     functions = FUNCTIONS(f)
     functions["host"], functions["wait"] = host, wait
@@ -60,9 +61,10 @@ def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
 
 @routine(I32, exported=True, context=CONTEXT, number=I64, addresses=PTR)
 def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) -> Value:
-    """Emit a routine that has Python answer host call ``number``; it returns 1 on an exception, else 0.
+    """Emit a routine that has Python evaluate an instruction, that of host call ``number``.
 
-    ``addresses`` is the table of the addresses of the call's operands and results.
+    It returns 1 if Python raised an exception, else 0. ``addresses`` is a table of the addresses of operands
+    and results.
     """
     function = LocalVariable(f, PTR, FUNCTIONS(f)["host"])
     with f.when(~is_null(context.pointer)):
@@ -77,6 +79,7 @@ def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) ->
 def await_host(f: Function, number: Value, generation: Value) -> Value:
     """Emit a routine in which Python waits for other participants of collective ``number``.
 
-    It returns 1 if Python raised an exception, else 0. See `Participant.wait` for ``generation``.
+    It returns 1 if Python raised an exception, else 0. ``generation`` is the number of meetings of the
+    participants so far; negative for the other cases of `Participant.wait`.
     """
     return call_python(f, FUNCTIONS(f)["wait"], number, generation)

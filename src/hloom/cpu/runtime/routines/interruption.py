@@ -43,8 +43,9 @@ def look_for_signals(f: Function) -> Value:
 def hloom_poll(f: Function, address: Value, last: Value) -> Value:
     """Emit a routine that returns nonzero if the program must end early, else 0.
 
-    ``address`` is that of the context, 0 for none; it is an integer so that LLVM does not assume it to alias
-    arrays of the program. ``last`` points to the time of the last poll for signals, or 0.
+    ``address`` is that of the run context, 0 for none; it is an integer so that LLVM does not assume that it
+    aliases arrays of the program. ``last`` points to the time of the last poll for signals, 0 before the
+    first.
     """
     f.return_if(is_zero(address), 0)
     context = Fields(CONTEXT, address.cast("inttoptr", PTR))
@@ -67,7 +68,11 @@ def hloom_poll(f: Function, address: Value, last: Value) -> Value:
 def hloom_execute(
     f: Function, program: Value, sources: Value, targets: Value, arena: Value, context: Value
 ) -> Value:
-    """Emit a routine that releases the GIL and runs a program; it returns nonzero if that ended early."""
+    """Emit a routine that runs a program without the GIL; it returns nonzero if the program ended early.
+
+    ``sources`` and ``targets`` are tables of the addresses of arguments and results, ``arena`` is the memory
+    of temporaries.
+    """
     thread = save_thread(f)
     status = f.call_pointer(I32, program, sources, targets, arena, context)
     restore_thread(f, thread)

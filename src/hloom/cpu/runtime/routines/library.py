@@ -19,7 +19,7 @@ CALLS: Final = State("library_calls", lock=I32, calls=I32, threads=I32)
 
 @routine()
 def lock_library(f: Function) -> None:
-    """Emit a routine that locks the counter of concurrent calls of LAPACK."""
+    """Emit a routine that locks the process's counter of concurrent calls of LAPACK."""
     with repeat(f) as loop:
         loop.leave_if(is_zero(CALLS(f).atomic("lock").exchange(1, "acquire")))
         pause(f)
@@ -30,7 +30,10 @@ def _unlock(calls: Fields) -> None:
 
 
 def _set_unless_one(f: Function, calls: Fields, set: Value, threads: Value) -> None:
-    """Emit a call of ``set`` to set LAPACK's number of threads, unless it was one before the calls."""
+    """Emit code that sets LAPACK's number of threads, unless it was one before the concurrent calls.
+
+    ``set`` is the function that sets it, ``threads`` the number, ``calls`` the counter of concurrent calls.
+    """
     with f.when(calls["threads"].compare("ne", 1)):
         f.call_pointer(VOID, set, threads)
 

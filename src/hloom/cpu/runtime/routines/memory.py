@@ -27,9 +27,9 @@ free: Final = External("free", VOID, PTR)
 
 
 def _size_of(f: Function, bytes: Value) -> tuple[Value, Value]:
-    """Emit the computation of the size and the size class of the smallest block that holds ``bytes``.
+    """Emit the computation of (size, index of the size class) of the smallest block that holds ``bytes``.
 
-    ``bytes`` include the block's header.
+    Blocks have four sizes per power of two, the size classes. ``bytes`` include the block's header.
     """
     below = bytes + (BLOCK.alignment - 1)
     leading = f.call(I64, "llvm.ctlz.i64", below, f.constant(I1, 0))
@@ -74,7 +74,7 @@ def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
 
 @routine(exported=True, memory=RECYCLED, data=PTR)
 def hloom_give(f: Function, memory: Fields, data: Value) -> None:
-    """Emit a routine that frees a block of `hloom_take` and keeps it for reuse; it ignores null."""
+    """Emit a routine that frees memory of `hloom_take`, or keeps it for reuse; it ignores null."""
     f.return_if(is_null(data))
     block = _block_of(f, data)
     free_bytes = memory["free_bytes"] + block["bytes"]

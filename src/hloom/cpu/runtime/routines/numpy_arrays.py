@@ -23,7 +23,8 @@ add_reference: Final = External("Py_IncRef", VOID, PTR)
 def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> Value:
     """Emit a routine that returns the address of the data of an argument, a Python object.
 
-    It returns null unless the argument is an aligned, row-major array of the expected type and shape.
+    It returns null unless the argument is an aligned, row-major array with the element type and the sizes of
+    ``expected``. ``type`` is the Python type ``numpy.ndarray``.
     """
     f.return_if(array["type"].compare("ne", type), 0)
     rank = array["rank"].cast("sext", I64)
@@ -57,7 +58,7 @@ def may_donate(f: Function, descriptor: Fields, objects: Value, sources: Value) 
 
 @routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT)
 def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
-    """Emit a routine that returns a new NumPy array for an output.
+    """Emit a routine that returns a new NumPy array for a program's result, described by ``output``.
 
     If out of memory, it returns null with an exception set.
     """
@@ -89,9 +90,10 @@ def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
 
 @routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT, objects=PTR)
 def output_array(f: Function, descriptor: Fields, output: Fields, objects: Value) -> Value:
-    """Emit a routine that returns a new reference to an output's array: a donated argument, or a new array.
+    """Emit a routine that returns a new reference to the array for a program's result.
 
-    It returns null, with an exception set, if out of memory. ``objects`` is the table of the arguments.
+    It is a donated argument, or a new array; null, with an exception set, if out of memory. ``output``
+    describes the result, ``objects`` is the table of the arguments.
     """
     donor = output["donor"]
     with f.when(is_zero(donor)):

@@ -40,10 +40,10 @@ pthread_sigmask: Final = External("pthread_sigmask", I32, I32, PTR, PTR)
 
 @routine(I32, context=CONTEXT, last=PTR)
 def poll(f: Function, context: Fields, last: Value) -> Value:
-    """Emit a routine that calls the poll function of a context; it returns the poll's status, 0 without one.
+    """Emit a routine that calls the poll function of a run context; it returns the function's status.
 
-    A nonzero status means that the program must end early. ``last`` points to the time of the last poll for
-    signals.
+    A nonzero status means that the program must end early; without a poll function it is 0. ``last`` points
+    to the time of the last poll for signals.
     """
     function = context["poll"]
     f.return_if(is_null(function), 0)
@@ -57,8 +57,9 @@ def poll(f: Function, context: Fields, last: Value) -> Value:
 def work(f: Function, pool: Fields, index: Value, context: Fields) -> int:
     """Emit a routine in which a thread of the pool runs chunks of a loop's iterations.
 
-    It begins with its own slice of the iterations and goes on with the slices of others. With a context, it
-    polls after each chunk; on a nonzero status, it empties all slices and returns 1, otherwise 0.
+    It begins with its own slice of the iterations and goes on with the slices of the other threads.
+    ``index`` is the thread's. With a nonnull ``context`` it polls after each chunk whether the program must
+    end early; if so, it empties all slices and returns 1, otherwise 0.
     """
     last = LocalVariable(f, I64, 0)
     task, arguments, chunk = pool["task"], pool["arguments"], pool["chunk"]
@@ -88,9 +89,9 @@ def _drop_chunks(f: Function, pool: Fields, threads: Value) -> None:
 
 @routine(pool=POOL, generation=I32, index=I64)
 def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> None:
-    """Emit a routine in which a worker joins a region (a parallel loop), if still open, and runs chunks.
+    """Emit a routine in which a worker thread joins a parallel loop, if it still runs, and runs chunks of it.
 
-    As the last worker to leave it wakes the caller if it sleeps. ``generation`` identifies the region,
+    The last worker to leave wakes the loop's caller if that sleeps. ``generation`` identifies the loop,
     ``index`` the worker.
     """
     active = pool.atomic("active")
@@ -104,7 +105,7 @@ def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> N
 
 @routine(PTR, slot=SLOT)
 def worker(f: Function, slot: Fields) -> None:
-    """Emit the main function of a worker thread, which joins region after region until the pool stops."""
+    """Emit the main function of a worker thread, which joins parallel loops until the pool stops."""
     pool, index = Fields(POOL, slot["pool"]), slot["index"]
     joined, spins = LocalVariable(f, I32, 0), LocalVariable(f, I32, 0)
     with repeat(f):
@@ -131,7 +132,7 @@ def worker(f: Function, slot: Fields) -> None:
 
 @routine(pool=POOL)
 def start(f: Function, pool: Fields) -> None:
-    """Emit a routine that starts the worker threads.
+    """Emit a routine that starts the worker threads of the pool.
 
     They block all signals, so that other threads of the process handle them.
     """
@@ -150,10 +151,10 @@ def start(f: Function, pool: Fields) -> None:
 
 @routine(exported=True, pool=POOL)
 def hloom_pool_stop(f: Function, pool: Fields) -> None:
-    """Emit a routine that ends the worker threads.
+    """Emit a routine that ends the worker threads of the pool.
 
-    The pool stays locked: later loops run in the thread of their caller. Other threads may run programs
-    meanwhile.
+    The pool stays locked, so that later loops run in the thread of their caller. Other threads may run
+    programs meanwhile.
     """
     f.return_if(pool.atomic("stop").exchange(1, "seq_cst").compare("ne", 0))
     with repeat(f) as loop:
@@ -176,9 +177,10 @@ def hloom_pool_stop(f: Function, pool: Fields) -> None:
 def run_serially(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> None:
-    """Emit a routine that runs a loop in the calling thread, in ranges with polls between them.
+    """Emit a routine that runs a loop in the calling thread: task(arguments, begin, end) for ranges of it.
 
-    It returns nonzero if the program must end early.
+    Between ranges it polls, and returns nonzero if the program must end early. Ranges begin at multiples of
+    ``grain``.
     """
     last, begin = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
     size = (iterations.unsigned_divide(_SERIAL_RANGES).unsigned_divide(grain) + 1) * grain
@@ -192,10 +194,10 @@ def run_serially(
 
 @routine(pool=POOL, units=I64)
 def divide(f: Function, pool: Fields, units: Value) -> None:
-    """Emit a routine that divides a loop into one slice per thread, of nearly equal sizes.
+    """Emit a routine that divides a loop into one slice per thread of the pool, of nearly equal sizes.
 
-    It also sets the size of a chunk. ``units`` is the loop's number of grains (iterations that stay
-    together); slices and chunks consist of whole grains.
+    It also sets the size of the chunks of a slice. ``units`` is the loop's number of grains (iterations that
+    stay together); slices and chunks consist of whole grains.
     """
     threads = pool["threads"].cast("zext", I64)
     pool["chunk"] = units.unsigned_divide(threads * _CHUNKS) + 1
@@ -209,7 +211,7 @@ def divide(f: Function, pool: Fields, units: Value) -> None:
 
 @routine(pool=POOL)
 def wait_for_workers(f: Function, pool: Fields) -> None:
-    """Emit a routine that waits until all workers have left the region: it spins, then sleeps."""
+    """Emit a routine that waits until all workers have left a parallel loop: it spins, then sleeps."""
     active, spins = pool.atomic("active"), LocalVariable(f, I32, 0)
     with repeat(f) as loop:
         f.return_if(is_zero(active.load("seq_cst")))
@@ -230,9 +232,9 @@ def hloom_parallel(
 ) -> Value:
     """Emit a routine that runs task(arguments, begin, end) in parallel, for ranges of all iterations.
 
-    Ranges begin at multiples of the grain. It returns nonzero if the program must end early. Without a pool,
-    or while the pool is locked, ranges run serially in the calling thread; without a context the loop is one
-    range.
+    Ranges begin at multiples of ``grain``. The routine returns nonzero if the program must end early. Without
+    a thread pool in ``context``, or while the pool is locked, ranges run one by one in the calling thread; if
+    ``context`` is null, all iterations are one range.
     """
     with f.when(is_null(context.pointer)):
         f.call_pointer(VOID, task, arguments, f.constant(I64, 0), iterations)
