@@ -142,7 +142,7 @@ class PackedArguments:
         return {view.find(): i for view, i in views if isinstance(i.operation, DynamicSlice)}
 
     def _is_part(self, buffer: Buffer) -> bool:
-        """Return whether a subview is a dynamic slice that begins at a multiple of its own size."""
+        """Return whether a part of a buffer is a dynamic slice, contiguous and at a multiple of its size."""
         instruction = self._slices.get(buffer)
         if instruction is None:
             return False

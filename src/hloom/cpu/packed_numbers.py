@@ -62,7 +62,7 @@ class _Source:
     Attributes:
         numbers: the instruction with the numbers, in the computation of the dot.
         path: the instructions from the operand (first) to the one that reads the numbers (last).
-        kept: the numbers in the entry computation, or a stack: an array of which they are one index of the
+        kept: the numbers in the entry computation, or a stack: an array with the numbers at one index of its
             leading dimension.
         loops: the loops that carry ``kept`` into the computation of the dot, outermost first.
         slice: the dynamic-slice that takes the numbers out of the stack; None if ``kept`` is no stack.
@@ -246,7 +246,7 @@ def _is_broadcast(i: HloInstruction) -> bool:
 
 
 def _is_packed(i: HloInstruction) -> bool:
-    """Return whether an instruction unpacks packed numbers: a bitcast-convert, or reshapes of one."""
+    """Return whether an instruction unpacks packed numbers: it is a bitcast-convert, perhaps reshaped."""
     while isinstance(i.operation, Reshape):
         (i,) = i.operands
     return isinstance(i.operation, BitcastConvert)

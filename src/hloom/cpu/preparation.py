@@ -111,7 +111,7 @@ def kept_values(
 
 
 def _pays(i: HloInstruction) -> bool:
-    """Return whether a value takes no more memory than the parameters on which it depends do together.
+    """Return whether a value takes no more memory than all parameters on which it depends together.
 
     Returns false for parameters, and for values that depend on none.
     """

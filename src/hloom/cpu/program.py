@@ -334,7 +334,7 @@ class ProgramEmitter:
         return self._pointer(self.assignment.buffer(instruction, index))
 
     def view(self, instruction: HloInstruction, index: ShapeIndex = ()) -> View:
-        """Return an instruction's array, or the leaf at a shape index, as an address with a shape."""
+        """Return an instruction's array, or its leaf at shape index ``index``: an address with a shape."""
         shape = instruction.shape
         for number in index:
             shape = shape.tuple_shapes[number]
@@ -499,12 +499,12 @@ class ProgramEmitter:
         self.call(plan.instruction, kernel, pointers)
 
     def input_pointers(self, i: HloInstruction) -> list[Value]:
-        """Return the addresses of an instruction's array operands; repeated ones once, unless a fusion's."""
+        """Return the addresses of an instruction's array operands, distinct ones unless it is a fusion."""
         operands = i.operands if isinstance(i.operation, Fusion) else dict.fromkeys(i.operands)
         return [self.pointer(o) for o in operands if o.shape.is_array]
 
     def leaf_size(self, i: HloInstruction, index: ShapeIndex = ()) -> int:
-        """Return the bytes of an instruction's array, or of the leaf at a shape index."""
+        """Return the size in bytes of an instruction's array, or of its leaf at shape index ``index``."""
         return self.assignment.values[i][index].size
 
     def scalar(self, plan: KernelPlan) -> None:
@@ -590,7 +590,7 @@ class ProgramEmitter:
 
 
 def is_parallel(kernel: LoopKernel) -> bool:
-    """Return whether a kernel has enough work and iterations to be divided among the pool's threads."""
+    """Return whether a kernel has enough work and iterations to be divided among several threads."""
     is_long = kernel.work >= SHARED_WORK or kernel.moved_bytes >= SHARED_BYTES
     return is_long and kernel.trips > kernel.grain
 

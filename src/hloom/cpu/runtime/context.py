@@ -39,8 +39,8 @@ class Context:
             struct `PARTICIPANT` of a collective that runs in native code, else null; 0 for no table.
         table: the address of the table where a timed program adds up its measurements; 0 for none.
         stop: a word; the program ends early when it becomes nonzero; None for no such word.
-        fiber: the address of the device's fiber (its state and stack) in a gang; 0 if the device has its own
-            thread.
+        fiber: the address of the device's fiber (its state and stack) if one thread runs all devices; 0 if
+            the device has its own thread.
         host: the Python function that answers host calls; None for the one that looks up the current thread's
             `HostCalls`.
 

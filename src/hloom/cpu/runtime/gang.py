@@ -101,7 +101,7 @@ class Gang:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the gang can run its programs: it has an answer to each of their host calls (into Python).
+        """Whether this gang of devices can run its programs: it answers all their host calls (into Python).
 
         The answer is a collective in native code, or comes from the `Host` that the gang was created with.
         """
@@ -172,18 +172,18 @@ class Gang:
         return self._record["resumptions"]
 
     def take(self) -> bool:
-        """Lock the gang for a run, without waiting; return whether the caller has it now.
+        """Lock this gang of devices for a run, without waiting; return whether that succeeded.
 
-        It is refused while it runs, and if its devices are faster in separate threads.
+        It fails while another run has the lock, and if the devices are faster in separate threads.
         """
         return bool(_function("hloom_gang_take", ctypes.c_int32)(self.address))
 
     def leave(self) -> None:
-        """Unlock the gang, which `take` has locked, after a run."""
+        """Unlock this gang of devices, which `take` has locked, after a run."""
         _function("hloom_gang_leave", None)(self.address)
 
     def forget(self) -> None:
-        """Unlock the gang in a forked child, which does not have the thread that locked it."""
+        """Unlock this gang of devices in a forked child, which does not have the thread that locked it."""
         self._record["lock"] = FREE
 
     def run(self, sources: Sequence[int], targets: Sequence[int]) -> None:
@@ -224,7 +224,7 @@ class Gang:
         ]
 
     def failure(self, status: int) -> HloError:
-        """Return the error to raise for a run that has ended with nonzero ``status``, and reset the gang."""
+        """Return the error to raise for a run that has ended with nonzero ``status``; clear its remains."""
         devices = [device.id for device in self._world.devices]
         try:
             if status == DEADLOCK:

@@ -147,8 +147,8 @@ class HostCalls:
 
         Args:
             number: the number of the collective among the program's host calls.
-            generation: the generation of the rendezvous when this participant arrived, or a negative code;
-                see `Participant.wait`.
+            generation: the number of meetings of the participants before this one arrived, or a negative
+                code; see `Participant.wait`.
         """
         self._participants[number].wait(generation)
 
@@ -182,7 +182,7 @@ def _await(number: int, generation: int) -> None:
 
 
 def provide_functions() -> None:
-    """Pass native code the Python functions that answer host calls and that wait for other devices."""
+    """Tell native code the Python functions to call: to evaluate instructions, and to wait for devices."""
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.py_object)
     prototype(support().symbols["hloom_set_host"])(_host, _await)
     keep_for_ever((_host, _await))

@@ -41,7 +41,7 @@ class Placeholders:
         self._ids: dict[int, _Ids] = {}
 
     def clear(self) -> None:
-        """Release all ids and forget their pending values."""
+        """Release all placeholder ids, and forget the pending values for which they stand."""
         self._ids.clear()
 
     def issue(self, pending: Pending, size: int) -> bytes:

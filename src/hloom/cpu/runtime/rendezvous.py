@@ -26,7 +26,7 @@ _OTHER_FORM: Final = -1
 
 
 class Rendezvous:
-    """Where the devices of one group meet in a collective that runs in native code: a C struct.
+    """The place where the devices of one group meet in a collective that runs in native code: a C struct.
 
     Args:
         participants: the devices in the order of the group.

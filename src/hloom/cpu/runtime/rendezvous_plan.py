@@ -189,7 +189,7 @@ class RendezvousPlan:
             )
 
     def _first(self, key: Key) -> DeviceId:
-        """Return a rendezvous' first participant that this process runs; it owns the messages' memory."""
+        """Return the first participant of a rendezvous in this process: the owner of its messages' memory."""
         return self._meeting(key).here[0]
 
     def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:

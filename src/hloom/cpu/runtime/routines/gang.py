@@ -185,7 +185,7 @@ def resume_all(f: Function, gang: Fields) -> None:
 
 
 def _waits(f: Function, fiber: Fields) -> Value:
-    """Emit a test whether a fiber waits for a word that still has its old value; return it as an i1."""
+    """Emit a test whether a fiber must still wait: the word it waits for has its old value; return an i1."""
     waits = LocalVariable(f, I1, 0)
     with f.when(fiber["state"].compare("eq", WAITS)):
         waits.set(Atomic(I32, fiber["word"]).load("monotonic").compare("eq", fiber["value"]))
