@@ -9,7 +9,7 @@ from hloom.cpu import emitters  # noqa: F401  (registers emitters)
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.program import emit_program
 from hloom.plan.iteration import accesses_of, unmerged_space
-from hloom.plan.kernel import kernel_parts
+from hloom.plan.parts import kernel_parts
 
 TEXT = """HloModule m, entry_computation_layout={(f32[6,40]{1,0})->f32[6,40]{1,0}}
 

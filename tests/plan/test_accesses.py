@@ -13,7 +13,7 @@ from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.iteration import accesses_of, planned_space, read_where_written, result_shapes, unmerged_space
-from hloom.plan.kernel import kernel_parts
+from hloom.plan.parts import kernel_parts
 from tests.evaluation import parse
 from tests.reducers import ADD
 

@@ -19,7 +19,8 @@ from hloom.operations.control_flow import Fusion as FusionOperation
 from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.plan.evaluations import evaluated_elements
-from hloom.plan.kernel import kernel_parts, plan_program
+from hloom.plan.kernel import plan_program
+from hloom.plan.parts import kernel_parts
 from tests.evaluation import parse
 
 N = 48

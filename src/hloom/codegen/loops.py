@@ -38,7 +38,7 @@ from hloom.plan.iteration import (
     steady_elements,
     steady_relocations,
 )
-from hloom.plan.kernel import KernelParts
+from hloom.plan.parts import KernelParts
 from hloom.plan.pieces import TINY, Interior, Piece, interior, loop_pieces
 from hloom.plan.space import Space
 from hloom.records import dataclass

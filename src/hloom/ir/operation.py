@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, dataclass_transform
 
 from hloom.errors import HloError, NoBound, ShapeError
 from hloom.ir.codec import (
@@ -72,6 +72,19 @@ class Role:
     name: str
     many: bool = False
     required: bool = True
+
+
+class MergedDimensions(NamedTuple):
+    """An operation on arrays of which two adjacent dimensions are one; see `Operation.merge_dimensions`.
+
+    Attributes:
+        operation: the operation.
+        outer: for each operand the outer one of the two dimensions that become one, or None if the operand
+            stays as it is.
+    """
+
+    operation: Operation
+    outer: Sequence[int | None]
 
 
 class Run(Protocol):
@@ -292,6 +305,21 @@ class Operation(Traits):
             operands: the shapes of its whole operands.
         """
         return parallel(call.shape, operands) if self.elementwise and call.shape.is_array else []
+
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Return the same operation on arrays whose dimensions ``d`` and ``d`` + 1 are one dimension.
+
+        By default, elementwise operations merge those of all operands, and others return None.
+
+        Args:
+            call: an instruction of the operation.
+            d: the outer one of two adjacent dimensions of its result.
+
+        Returns None if the operation tells the two dimensions apart.
+        """
+        if not self.elementwise:
+            return None
+        return MergedDimensions(self, [d if o.shape.rank else None for o in call.operands])
 
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices

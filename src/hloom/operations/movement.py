@@ -16,7 +16,15 @@ from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps, Stretch, Stretches, undilated
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
+from hloom.ir.operation import (
+    Array,
+    MergedDimensions,
+    Operation,
+    ProgramShape,
+    Run,
+    operation,
+    require_dynamic,
+)
 from hloom.ir.sharding_rule import Factor, same_extents, with_halos
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff, shape_bytes
 from hloom.ir.window import (
@@ -49,6 +57,11 @@ def require_dimensions(opcode: str, dimensions: Sequence[int], shape: Shape) -> 
     if len(set(dimensions)) != len(dimensions):
         message = f"dimensions {tuple(dimensions)} hold one twice"
         raise ShapeError(message, rule=f"{opcode}.dimensions-unique")
+
+
+def without_dimension(dimensions: Sequence[int], removed: int) -> tuple[int, ...]:
+    """Return dimension numbers as they are once dimension ``removed`` is gone; its own number is left out."""
+    return tuple(n - (n > removed) for n in dimensions if n != removed)
 
 
 class Movement(Operation):
@@ -117,6 +130,14 @@ class Broadcast(Movement):
         own = sum(d < leading for d in self.dimensions)
         return own if self.dimensions[own:] in ((), tuple(range(leading, rank))) else None
 
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Merge the operand's dimensions if it has both, one after the other."""
+        sources = [self.dimensions.index(n) for n in (d, d + 1) if n in self.dimensions]
+        if len(sources) == 1 or (sources and sources[1] != sources[0] + 1):
+            return None
+        outer = sources[0] if sources else None
+        return MergedDimensions(Broadcast(dimensions=without_dimension(self.dimensions, d + 1)), [outer])
+
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
     ) -> Steps[Condition, Element]:
@@ -163,6 +184,13 @@ class Transpose(Movement):
             [operand.dynamic_dimensions[d] for d in self.dimensions],
         )
 
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Merge the operand's dimensions if they are adjacent there as well."""
+        outer, inner = self.dimensions[d : d + 2]
+        if inner != outer + 1:
+            return None
+        return MergedDimensions(Transpose(dimensions=without_dimension(self.dimensions, inner)), [outer])
+
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
     ) -> Steps[Condition, Element]:
@@ -192,6 +220,12 @@ class Reverse(Movement):
         require_array(self.opcode, operand)
         require_dimensions(self.opcode, self.dimensions, operand)
         return operand
+
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Merge the operand's dimensions if both are reversed, or none."""
+        if (d in self.dimensions) != (d + 1 in self.dimensions):
+            return None
+        return MergedDimensions(Reverse(dimensions=without_dimension(self.dimensions, d + 1)), [d])
 
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
@@ -267,6 +301,15 @@ class Slice(Movement):
         ]
         return Shape(operand.element_type, sizes, dynamic)
 
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Merge the dimensions if a range of the outer one is taken, and all of the inner one."""
+        outer, inner = self.slice[d : d + 2]
+        size = call.operands[0].shape.dimensions[d + 1]
+        if inner != SliceDimension(0, size) or outer.stride != 1:
+            return None
+        merged = SliceDimension(outer.start * size, outer.limit * size)
+        return MergedDimensions(Slice(slice=(*self.slice[:d], merged, *self.slice[d + 2 :])), [d])
+
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
     ) -> Steps[Condition, Element]:
@@ -332,6 +375,15 @@ class Pad(Movement):
             period = d.interior + 1
             split += [size // period, period] if d.interior and size % period == 0 else [size]
         return split
+
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Merge the dimensions if the outer one alone is padded, at its ends."""
+        outer, inner = self.padding[d : d + 2]
+        if inner != PaddingDimension(0, 0) or outer.interior:
+            return None
+        size = call.shape.dimensions[d + 1]
+        merged = PaddingDimension(outer.low * size, outer.high * size)
+        return MergedDimensions(Pad(padding=(*self.padding[:d], merged, *self.padding[d + 2 :])), [d, None])
 
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
@@ -425,6 +477,11 @@ class Concatenate(Movement):
                 else:
                     sizes[i], dynamic[i] = _joint_dimension(i, (sizes[i], dynamic[i]), (size, flag), operand)
         return Shape(element_type, sizes, dynamic)
+
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Merge the operands' dimensions unless arrays are joined along the inner one."""
+        joined = without_dimension(self.dimensions, d + 1)
+        return MergedDimensions(Concatenate(dimensions=joined), [d] * len(call.operands)) if joined else None
 
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices

@@ -16,7 +16,7 @@ from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import INTEGER, FirstCodec, attribute
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, ProgramShape, Run, operation
+from hloom.ir.operation import Array, MergedDimensions, ProgramShape, Run, operation
 from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import ElementCost
 from hloom.operations.movement import Movement, require_array
@@ -91,6 +91,13 @@ class Reshape(Movement):
         if not -1 <= self.inferred_dimension < shape.rank:
             message = f"inferred_dimension {self.inferred_dimension} is not one of {shape}"
             raise ShapeError(message, rule="reshape.inferred-dimension")
+
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Merge the operand's dimensions that meet where those of the result do, if there are any."""
+        inside = math.prod(call.shape.dimensions[d + 1 :])
+        before = call.operands[0].shape.dimensions
+        meeting = [n for n in range(len(before) - 1) if math.prod(before[n + 1 :]) == inside]
+        return MergedDimensions(Reshape(), [meeting[-1] if meeting else None])
 
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices

@@ -20,7 +20,16 @@ from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attri
 from hloom.ir.cursor import Cursor
 from hloom.ir.indexing import Condition, Element, Indexing
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import (
+    Array,
+    ErrorRun,
+    MergedDimensions,
+    Operation,
+    ProgramShape,
+    Run,
+    Value,
+    operation,
+)
 from hloom.ir.sharding import Sharding
 from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
@@ -431,6 +440,11 @@ class Iota(Operation):
         if not 0 <= self.iota_dimension < shape.rank:
             message = f"iota_dimension {self.iota_dimension} is not one of {shape}"
             raise ShapeError(message, rule="iota.dimension-range")
+
+    def merge_dimensions(self, call: HloInstruction, d: int) -> MergedDimensions | None:
+        """Merge the dimensions unless the numbers grow along one of them."""
+        along = self.iota_dimension
+        return None if along in (d, d + 1) else MergedDimensions(Iota(iota_dimension=along - (along > d)), [])
 
     def element(self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices) -> Element:
         return x.number(indices[self.iota_dimension], i.shape.element_type)

@@ -33,6 +33,7 @@ from hloom.operations.structure import (
 )
 from hloom.plan.evaluations import recomputation
 from hloom.plan.iteration import planned_space, read_where_written
+from hloom.plan.parts import KernelParts, kernel_parts, merge_narrow_dimensions
 from hloom.plan.space import Space
 from hloom.records import dataclass
 
@@ -63,21 +64,6 @@ class KernelKind(enum.Enum):
     """Evaluation by the host."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelParts:
-    """The instructions of a kernel: of a fusion's computation, or a single operation.
-
-    Attributes:
-        inputs: the instructions that are read from memory.
-        roots: the instructions that are written; a tuple-shaped one is repeated for each leaf.
-        members: the computed instructions, operands first.
-    """
-
-    inputs: tuple[HloInstruction, ...]
-    roots: tuple[HloInstruction, ...]
-    members: tuple[HloInstruction, ...]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelPlan:
     """The plan of one instruction.
@@ -86,7 +72,7 @@ class KernelPlan:
         instruction: the planned instruction.
         kind: the kind of kernel.
         hero: the operation that determines the kernel; other members compute its operands or its epilogue.
-        parts: inputs, roots and members.
+        parts: inputs, roots and members; those of a loop may have merged dimensions.
         space: the iteration space of a loop; None for other kinds.
         in_place: operands whose buffers the only result may overwrite.
         workspace: size of the scratch memory in bytes.
@@ -251,9 +237,11 @@ def plan_kernel(i: HloInstruction, kernels: HeroKernels[T], target: T) -> Kernel
     shapes = [leaf for _, leaf in i.shape.leaves()]
     if len(shapes) <= SCALAR_RESULTS and all(s.is_array and not s.rank for s in shapes):
         return KernelPlan(i, KernelKind.SCALAR, hero, parts)
-    space = planned_space(parts.inputs, parts.roots, parts.members)
     in_place = _in_place_operands(i, hero, parts, is_loop=True)
-    return KernelPlan(i, KernelKind.LOOP, hero, parts, space, in_place, 0, _repeated(parts))
+    repeated = _repeated(parts)
+    parts = merge_narrow_dimensions(parts)
+    space = planned_space(parts.inputs, parts.roots, parts.members)
+    return KernelPlan(i, KernelKind.LOOP, hero, parts, space, in_place, 0, repeated)
 
 
 def _repeated(parts: KernelParts) -> float:
@@ -266,22 +254,6 @@ def _repeated(parts: KernelParts) -> float:
     if len(parts.members) == 1 or not (moves or passes > 1):
         return 1.0
     return recomputation(parts.roots, parts.members)
-
-
-def kernel_parts(i: HloInstruction) -> KernelParts:
-    """Return the inputs, roots and members of a fusion, or of a single operation."""
-    if not isinstance(i.operation, Fusion):
-        inputs = tuple(o for o in dict.fromkeys(i.operands) if o.shape.is_array)
-        return KernelParts(inputs, (i,) * _width(i), (i,))
-    body = i.called_computations[0]
-    members = tuple(m for m in body.post_order() if not isinstance(m.operation, Parameter))
-    root = body.root
-    roots = tuple(root.operands) if isinstance(root.operation, Tuple) else (root,) * _width(root)
-    return KernelParts(tuple(p for p in body.parameters if p.shape.is_array), roots, members)
-
-
-def _width(i: HloInstruction) -> int:
-    return len(i.shape.tuple_shapes) if i.shape.is_tuple else 1
 
 
 # -- in place

@@ -26,7 +26,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.structure import Parameter
 from hloom.passes.layout.product_views import is_view
 from hloom.passes.rules.contraction import free_of, inner_of, results_of
-from hloom.plan.kernel import KernelParts, kernel_parts
+from hloom.plan.parts import KernelParts, kernel_parts
 from hloom.plan.space import Space
 from hloom.records import dataclass
 

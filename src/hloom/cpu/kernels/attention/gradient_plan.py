@@ -28,7 +28,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.structure import Parameter
 from hloom.passes.layout.product_views import is_view
 from hloom.passes.rules.contraction import batch_of, free_of, inner_of, results_of
-from hloom.plan.kernel import KernelParts, kernel_parts
+from hloom.plan.parts import KernelParts, kernel_parts
 from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
 

@@ -43,7 +43,8 @@ from hloom.ir.affine import Indices
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.plan.iteration import result_shapes
-from hloom.plan.kernel import KernelPlan, kernel_parts
+from hloom.plan.kernel import KernelPlan
+from hloom.plan.parts import kernel_parts
 from hloom.records import dataclass
 
 _WIDEST: Final = Target.named("x86_64-linux-gnu", "x86-64-v4")

@@ -48,7 +48,8 @@ from hloom.operations.contraction import Dot
 from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import factor_operand, is_view
 from hloom.plan.iteration import result_shapes
-from hloom.plan.kernel import KernelPlan, kernel_parts
+from hloom.plan.kernel import KernelPlan
+from hloom.plan.parts import kernel_parts
 from hloom.records import dataclass
 from hloom.shape.shape import Shape
 

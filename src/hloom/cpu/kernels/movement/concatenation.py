@@ -18,6 +18,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Concatenate
 from hloom.plan.iteration import accesses_of, planned_space
 from hloom.plan.kernel import KernelPlan
+from hloom.plan.parts import merge_narrow_dimensions
 from hloom.plan.space import Space, merge_loops, split_space
 from hloom.records import dataclass
 
@@ -29,12 +30,11 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     If the rows of the result are narrow, a single kernel interleaves the columns of the operands instead.
     """
     i = plan.instruction
-    inputs, members = plan.parts.inputs, plan.parts.members
-    root = members[-1]
     target = program.view(i)
     if not target.count:
         return
-    parts = replace(plan.parts, roots=(root,))
+    parts = merge_narrow_dimensions(replace(plan.parts, roots=plan.parts.members[-1:]))
+    inputs, members, (root,) = parts.inputs, parts.members, parts.roots
     rows = find_rows(planned_space(inputs, parts.roots, members), parts)
     if rows is not None:
         kernel = program.shared(lambda name: emit_rows_kernel(program.module, name, parts, rows))

@@ -24,7 +24,7 @@ from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Concatenate, Transpose
 from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
-from hloom.plan.kernel import KernelParts
+from hloom.plan.parts import KernelParts
 from hloom.plan.space import Space
 from hloom.records import dataclass
 

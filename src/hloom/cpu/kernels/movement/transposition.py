@@ -28,7 +28,8 @@ from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import Family
 from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes
-from hloom.plan.kernel import KernelParts, KernelPlan
+from hloom.plan.kernel import KernelPlan
+from hloom.plan.parts import KernelParts, merge_narrow_dimensions
 from hloom.plan.space import Space
 from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
@@ -86,6 +87,7 @@ def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKer
     """
     parts, space, repeats = plan.parts, plan.space, not plan.in_place
     if space is None:
+        parts = merge_narrow_dimensions(parts)
         space = planned_space(parts.inputs, parts.roots, parts.members)
     if any(m.operation.family is Family.MOVEMENT and m.operands for m in parts.members):
         tiling = find_tiling(space, parts)

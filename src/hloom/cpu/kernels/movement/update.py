@@ -18,11 +18,13 @@ from hloom.codegen.loops import (
     work_of,
 )
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.ir.affine import Index, Indices
+from hloom.ir.affine import Index, Indices, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
-from hloom.plan.kernel import KernelParts, KernelPlan
-from hloom.plan.space import split_space
+from hloom.plan.iteration import accesses_of
+from hloom.plan.kernel import KernelPlan
+from hloom.plan.parts import KernelParts
+from hloom.plan.space import merge_loops, split_space
 
 
 @KERNELS.register("dynamic-update-slice")
@@ -73,8 +75,11 @@ def _update_kernel(module: Module, name: str, parts: KernelParts, update: HloIns
     sizes, inputs = new.shape.dimensions, parts.inputs
     function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, update)])
     space = split_space(sizes, [])
-    loops = [v for v in space.variables if v.trips > 1]
-    contiguous = bool(loops) and space.indices[-1].terms == ((loops[-1], 1),)
+    written = linearize(space.indices, operand.shape.dimensions)
+    accesses = accesses_of(inputs, [new], space.indices)
+    space = merge_loops(space, [*accesses.linear, written], accesses.pinned)
+    loops = space.variables
+    contiguous = bool(loops) and dict(written.terms).get(loops[-1]) == 1
     lanes = vector_lanes([*parts.members, *inputs], loops[-1].trips) if contiguous else 0
     elements = Elements(function, lanes, dict(zip(inputs, arrays, strict=False)))
     offsets = [

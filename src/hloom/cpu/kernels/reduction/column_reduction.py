@@ -20,7 +20,7 @@ from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.reduction import Reduce
 from hloom.plan.accesses import Accesses
-from hloom.plan.kernel import KernelParts
+from hloom.plan.parts import KernelParts
 from hloom.plan.space import Space, split_space
 
 

@@ -27,7 +27,8 @@ from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Iota
 from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import planned_space
-from hloom.plan.kernel import KernelParts, KernelPlan
+from hloom.plan.kernel import KernelPlan
+from hloom.plan.parts import KernelParts
 from hloom.plan.space import Space, merge_loops, split_space
 from hloom.shape.shape import Shape
 

@@ -28,7 +28,8 @@ from hloom.ir.traits import ElementCost
 from hloom.operations.reduction import Reduce
 from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import planned_space
-from hloom.plan.kernel import KernelParts, KernelPlan
+from hloom.plan.kernel import KernelPlan
+from hloom.plan.parts import KernelParts
 from hloom.plan.registry import ROW_FUSION
 from hloom.plan.space import Space, merge_loops, split_space
 from hloom.records import dataclass
