@@ -57,7 +57,7 @@ class ConvolutionKernels:
     Attributes:
         convolution: the convolution in terms of strides.
         phases: convolutions without base dilation that each compute a part of the result (all of it if there
-            is only one), with the tiling of each.
+            is only one), with the register tiles of each.
         kernel_offsets: byte offset in the workspace of each phase's packed filter (rhs); -1 if the phase
             reads the filter in place.
         bytes: size of the workspace. It begins with the copy of the base (lhs), if there is one.
@@ -106,7 +106,7 @@ def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
 
 
 def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
-    """Return convolution ``i`` as strides, with its choice of vector lanes; None if no such kernel suits it.
+    """Return convolution ``i`` in terms of strides, with its vector lanes chosen; None if no choice suits it.
 
     The lanes are output features or, if these are few, features of several groups, or input features.
     ``copied`` says that the kernel reads a padded copy of the base (lhs).
@@ -182,9 +182,8 @@ def _kept_kernel(
 ) -> Value | None:
     """Emit the address of a packed filter kept from an earlier execution; null at run time if there is none.
 
-    Returns None if no packed filter can be kept: because the kernel reads the filter in place, or because
-    ``operand``, the filter, is not an argument of the program that may be kept in packed form. In the latter
-    case each execution packs the filter.
+    Returns None if each execution must pack the filter (rhs), or the kernel reads it in place. The former is
+    the case if ``operand``, the filter, is not an argument of the program that may be kept in packed form.
     """
     arguments, convolution = program.packed_arguments, direct.convolution
     factor = None if arguments is None else arguments.factor(operand)
@@ -215,9 +214,9 @@ def _rounded(value: Element, convolution: DirectConvolution, i: HloInstruction) 
 
 
 def _store(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return a function that makes, from pointers, an epilogue that stores sums as the convolution's result.
+    """Return a function that takes the result's address, and returns how to store sums: an `Epilogue`.
 
-    Its argument has a single pointer, that of the result.
+    The sums are rounded to the type of convolution ``i``. The function's argument is a list of one address.
     """
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
@@ -232,9 +231,10 @@ def _store(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
 
 
 def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return a function that makes, from pointers, an epilogue that computes and stores a fusion's results.
+    """Return a function that takes addresses, and returns how to store a fusion's results: an `Epilogue`.
 
-    Its argument has the pointers of the fusion's inputs, then those of its results.
+    It computes the results from the convolution's sums. The addresses are those of the fusion's inputs, then
+    of its results.
     """
     parts = kernel_parts(i)
     inputs, roots = parts.inputs, parts.roots

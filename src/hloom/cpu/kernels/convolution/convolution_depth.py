@@ -89,7 +89,10 @@ class DepthTiles(Tiles):
 
 
 def _total(value: Value) -> Value:
-    """Emit the sum of the lanes of a vector (their OR for i1), adding halves; return the scalar."""
+    """Emit the sum of the lanes of a vector (their OR for i1); return the scalar.
+
+    It adds the upper half of the lanes to the lower half until one lane is left.
+    """
     lanes = value.type.lanes
     while lanes > 1:
         lanes //= 2

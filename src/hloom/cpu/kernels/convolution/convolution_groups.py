@@ -21,7 +21,10 @@ MOST_WRITTEN_OUT = 160
 
 
 class GroupTiles(Tiles):
-    """Emits register tiles of positions x vectors of features; the lanes belong to neighboring groups."""
+    """Emits register tiles of positions x vectors of features; the lanes belong to neighboring groups.
+
+    Such a tile is the part of a convolution's result that is accumulated in registers at the same time.
+    """
 
     across = "lanes across groups"
 
@@ -55,7 +58,8 @@ class GroupTiles(Tiles):
     def run(self, panel: Value) -> None:
         """Emit a convolution's tiles for the current line of results and panel ``panel`` of output features.
 
-        A panel is as wide as a tile. If the last panel has fewer features, its loads are masked.
+        A line has all result positions along one axis; a panel is as wide as a tile. If the last panel has
+        fewer features, its loads are masked.
         """
         line = self.x
         self.x = self.f.offset(line, panel * (self.tiling.vectors * self.loaded * self.size))
@@ -87,12 +91,12 @@ class GroupTiles(Tiles):
         super()._tile(row, [(range(rows), None)], count)
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
-        """Emit the multiply-adds of one tap (window element) of a tile; return the new sums.
+        """Emit the multiply-adds of one window element and all its input features; return a tile's new sums.
 
-        If the taps along the tile's row axis are unrolled, this is done for all of them.
+        If the loop over window elements along the tile's row axis is unrolled, all of these are added.
 
         Args:
-            x, w: addresses of the base (lhs) and of the filter (rhs) for the first tap.
+            x, w: addresses of the base (lhs) and of the filter (rhs) for the first window element.
             sums: the accumulators of the tile.
             rows: the rows (result positions) of the tile to update.
             stride: bytes in the base from one row of the tile to the next.
@@ -122,7 +126,7 @@ class GroupTiles(Tiles):
         return updated
 
     def _load(self, place: Value, vector: int) -> Value:
-        """Emit the load of all input features of the groups in vector number ``vector`` of a tile.
+        """Emit the load of all input features of those groups that vector ``vector`` of a tile computes.
 
         ``place`` is the address for vector 0. The features stay in memory order: group by group.
         """
@@ -136,7 +140,7 @@ class GroupTiles(Tiles):
         return masked_load(part, pointer, mask)
 
     def _lanes(self, loaded: Value, feature: int) -> Value:
-        """Emit a shuffle that gives each lane input feature number ``feature`` of the lane's own group.
+        """Emit a shuffle that gives each lane input feature ``feature`` of the lane's own group.
 
         ``loaded`` has all input features of these groups, group by group.
         """

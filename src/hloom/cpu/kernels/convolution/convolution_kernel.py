@@ -43,13 +43,13 @@ Loops: TypeAlias = "list[tuple[Bound, Bound, int, int]]"
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """Emitters of what follows when the sums of a tile of results are complete.
+    """Emitters of what follows when a tile's sums are complete: fused operations and stores.
 
     Attributes:
         store: emits the fused operations on a vector of sums and the store of the results. Its arguments are
             the element emitter, the index in the result (with a lane variable), and the sums.
         resume: emits the reload of partial sums that ``store`` stored at an index of the result; None if the
-            store rounds them.
+            store rounds them, so that sums cannot be continued.
         looped: whether the code of ``store`` is so long that it is emitted once, in a separate function that
             loops over the vectors of a tile.
     """
@@ -69,9 +69,9 @@ def emit_direct(
 ) -> LoopKernel:
     """Emit the kernel (base, filter or packed filter, extra pointers..., begin, end) that computes a phase.
 
-    It loops over pairs of a line and a panel, from number begin to end. A line has all result positions along
-    the row axis of the tiles, at fixed positions along the other axes. A panel has the output features of one
-    tile.
+    A phase is a convolution without base dilation. The kernel loops over pairs of a line and a panel, those
+    with indices begin <= n < end. A line has all result positions along the row axis of the tiles, at fixed
+    positions along the other axes. A panel has the output features of one tile.
 
     Args:
         extra: number of extra pointers, to the other inputs of a fusion and to the results.
@@ -126,9 +126,9 @@ class Tiles:
         self.piece = f.constant(I64, 0)
 
     def begin(self, part: Value) -> None:
-        """Emit the bounds of range ``part`` of a convolution's taps (window elements and input features).
+        """Emit the bounds of range ``part`` of the taps (window elements and input features) to add up.
 
-        Emits nothing if the taps are not split into ranges.
+        The tiles emitted afterwards use them. Emits nothing if the taps are not split into ranges.
         """
         split = self.tiling.split
         if split is None:
@@ -146,8 +146,8 @@ class Tiles:
         """Emit iteration ``item`` of the kernel's loop: the tiles of one line of results and one panel.
 
         A line has all result positions along the row axis, a panel the output features of one tile. If lines
-        are divided into segments, this is one segment. ``x`` and ``w`` are the addresses of the base (lhs)
-        and of the filter (rhs), or of the packed filter.
+        are divided into segments, an iteration computes one segment of a line. ``x`` and ``w`` are the
+        addresses of the base (lhs) and of the filter (rhs), or of the packed filter.
         """
         panels, lines, pieces = self.tiled.panels, self.tiled.lines, self.tiling.pieces
         zero = self.f.constant(I64, 0)
@@ -176,7 +176,8 @@ class Tiles:
         """Emit the start of line ``line``: its positions, its addresses, and its taps inside the base (lhs).
 
         A line has fixed result positions along all axes but the row axis of the tiles. ``x`` and ``w`` are
-        the addresses of the base and of the filter (rhs); those of the line are kept in ``self``.
+        the addresses of the whole base and filter (rhs); the positions, addresses and taps of the line are
+        kept in ``self``.
         """
         f = self.f
         remainder = line
@@ -243,8 +244,8 @@ class Tiles:
     def _border_tiles(self, low: int, high: int, others: Iterator[tuple[int, int]]) -> None:
         """Emit a convolution's tiles at positions p < low and p >= high along the tiles' row axis.
 
-        Window elements of these tiles may be outside the base (lhs). ``others`` yields the (first position,
-        number of positions) of each of them.
+        Window elements of these tiles may be outside the base (lhs). ``others`` yields (first position,
+        number of positions) of each tile.
         """
         f, rows, axis = self.f, self.tiling.rows, self.phase.axes[self.tiling.row]
         if has_few_borders(axis):
@@ -332,7 +333,7 @@ class Tiles:
         """Emit the initial sums of a tile: zero, or the sums of earlier products, loaded from memory.
 
         The products of a sum may be split into ranges; each range but the first continues from the sums that
-        the one before it stored. The tile has ``rows`` rows: result positions along an axis, from ``row`` on.
+        the range before stored. The tile has ``rows`` rows: result positions along an axis, from ``row`` on.
         """
         f, tiling = self.f, self.tiling
         zero = constant(f, self.kind, 0, tiling.lanes)
@@ -455,7 +456,8 @@ class Tiles:
         """Emit the body of a function that loads a tile's sums from the stack and stores its results.
 
         It applies the fused operations in between, vector by vector. The ``parameters`` are: address of the
-        tile, its first row, number of rows, first output feature, variable positions, extra pointers.
+        tile's sums, its first row, number of rows, first output feature, positions along those other axes
+        where they are not constant, extra pointers.
         """
         tiling = self.tiling
         scratch, row, rows, first, *others = parameters
@@ -472,7 +474,7 @@ class Tiles:
             epilogue.store(*at, value)
 
     def _place(self, axes: Sequence[Index], row: Value, column: Value) -> tuple[Elements, Indices]:
-        """Return (emitter, index in the result) for a vector of output features, from number ``column`` on.
+        """Return (emitter, index in the result) for a vector of output features, from index ``column`` on.
 
         The emitter masks the lanes beyond the last output feature.
 
@@ -502,8 +504,8 @@ def _extent(loops: Loops) -> int:
 def _divided(loops: Loops) -> Loops:
     """Split a single long loop in two: over blocks of steps, and over the steps of a block.
 
-    Returns ``loops`` unchanged if they are several, or if the loop has no constant bounds that are multiples
-    of a block size of at least `DEEP` steps.
+    Returns ``loops`` unchanged if there are several, or if the loop is short, or has no constant bounds that
+    are multiples of a block size of at least `DEEP` steps.
     """
     (low, high, x, w), *inner = loops
     if inner or not (isinstance(low, int) and isinstance(high, int)) or high - low < 4 * DEEP:

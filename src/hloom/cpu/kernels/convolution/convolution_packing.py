@@ -20,7 +20,7 @@ def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel
     """Emit the kernel (filter, packed, begin, end) that packs the filter (rhs) of all groups into panels.
 
     A panel has the output features of one tile: one row of them for each tap (window element and input
-    feature), in the order of the loops over taps. The kernel loops over tasks, from number begin to end: a
+    feature), in the order of the loops over taps. The kernel runs the tasks with indices begin <= n < end: a
     task packs one tap of all panels of a group if the output features are contiguous in memory, else one
     panel.
     """
@@ -60,7 +60,7 @@ def _pack_row(
     Args:
         position: index of the filter's element for this tap and the group's first output feature, counted
             from ``source``.
-        panel: the number of the panel.
+        panel: the loop variable whose value is the panel's index.
         row: the address to write to.
     """
     convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
@@ -83,8 +83,8 @@ def _pack_row(
 def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
     """Emit the kernel (base, copy, begin, end) that copies the base (lhs) so that its strips are contiguous.
 
-    A strip is a range of the last dimension, for all indices of the other dimensions. The kernel loops over
-    the merged other dimensions, from index begin to end.
+    A strip is a range of the last dimension, for all indices of the other dimensions. The kernel copies the
+    rows begin <= r < end; rows are enumerated by the other dimensions, merged.
     """
     f = module.function(name, [PTR, PTR, I64, I64])
     source_pointer, target_pointer, begin, end = f.parameters
@@ -95,7 +95,7 @@ def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) 
     element, number = Variable(count, "p"), Variable(width // strip, "s")
 
     def copy(number: Index, columns: int) -> None:
-        """Emit the copy of the first ``columns`` elements of a row of strip ``number``.
+        """Emit the copy of the first ``columns`` elements of the current row in strip ``number``.
 
         The vectors have decreasing powers of two as lane counts: masked stores may be slow.
         """
@@ -122,8 +122,8 @@ def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) 
 def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
     """Emit the kernel (base, copy, begin, end) that copies the base (lhs), padded with zeros.
 
-    It converts the elements to the accumulator type, and loops over the first dimension of the copy, from
-    index begin to end.
+    It converts the elements to the accumulator type. A call makes the indices begin <= n < end of the copy's
+    first dimension.
     """
     dimensions = _merged_dimensions(convolution)
     f = module.function(name, [PTR, PTR, I64, I64])
@@ -172,7 +172,7 @@ def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) ->
 def _merged_dimensions(convolution: DirectConvolution) -> list[tuple[int, int, int]]:
     """Return (size, padding before, padding after) of the dimensions of the base (lhs), major first.
 
-    Dimensions are merged where possible: a dimension with the next one if that has no padding.
+    A dimension is merged with the next one if the latter has no padding.
     """
     assert convolution.padding is not None
     merged: list[tuple[int, int, int]] = []

@@ -63,7 +63,8 @@ class StrideAxis:
     def whole(self) -> tuple[int, int]:
         """Return (first, end) of the positions at which all taps of this axis are inside the base (lhs).
 
-        Positions are those of results, and taps are window elements. Returns (0, 0) if there are none.
+        Positions are those of results, and taps are window elements. Returns (0, 0) if there is no such
+        position.
         """
         if not self.step:
             return (0, self.positions) if self._inside(0, 0) and self._inside(0, self.taps - 1) else (0, 0)
@@ -109,7 +110,7 @@ class StrideAxis:
 
 @dataclass(frozen=True, slots=True)
 class StridePhase:
-    """A convolution without base dilation that computes some or all elements of the result of another one.
+    """A convolution without base dilation that computes some or all results of one that may have it.
 
     Attributes:
         axes: the axes of the loops, each with positions (of results) and taps (of products in a sum).
@@ -117,7 +118,7 @@ class StridePhase:
             tap 0 on all axes.
         columns: number of output features of a group; their results are adjacent.
         w_column: elements of the filter from one output feature to the next.
-        feature: the number of the result's feature dimension.
+        feature: the index of the result's feature dimension.
         rank: number of dimensions of the result.
     """
 
@@ -131,7 +132,7 @@ class StridePhase:
 
     @property
     def terms(self) -> int:
-        """Return the number of products in the sum of one result, counting those with padding.
+        """Return the number of products in the sum of one result, including those with padding elements.
 
         It is the product of the numbers of taps of all axes.
         """
@@ -286,9 +287,9 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolut
 def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
     """Return a convolution with vector lanes that span its small groups; None if strides do not allow that.
 
-    They do if each group has one output feature and neighboring groups are adjacent in the base (lhs). They
-    also do if the input features of neighboring groups are contiguous and a vector of results needs at most
-    four vectors of them.
+    They allow it if each group has one output feature and neighboring groups are adjacent in the base (lhs),
+    or if the input features of neighboring groups are contiguous and a vector of results needs at most four
+    vectors of them.
     """
     c = convolution
     columns = c.phases[0].columns
@@ -354,10 +355,16 @@ def _phases(d: WindowDimension, results: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Spatial:
-    """The part of a convolution along one spatial dimension that computes every n-th result, without strides.
+    """One spatial dimension of a phase of a convolution: of a part without base dilation.
 
-    With base dilation, these results all use the same window elements, number ``first``, ``first + apart``,
-    ... The others meet the zeros between the elements of the base (lhs).
+    A phase computes results a fixed distance apart, which all use the same window elements. With base
+    dilation, the other window elements meet the zeros between the elements of the base (lhs).
+
+    Attributes:
+        axis: the positions (of results) and taps (window elements), without strides.
+        first: the index of the first window element.
+        apart: the distance in the window from one element to the next.
+        window: the whole convolution's window along the dimension.
     """
 
     axis: StrideAxis
@@ -372,7 +379,7 @@ class _Spatial:
 
         Args:
             x_stride, w_stride: strides of this dimension in the base (lhs) and in the filter (rhs).
-            dimension: the number of this spatial dimension in the result.
+            dimension: the index of this spatial dimension in the result's shape.
             before: number of padding elements that precede the base's own in memory.
             padded: whether the base in memory has its padding.
         """
@@ -386,10 +393,10 @@ class _Spatial:
 
 
 def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatial:
-    """Return the part of a convolution along a spatial dimension that computes every period-th result.
+    """Return the part of a convolution along a spatial dimension that phase ``phase`` computes.
 
-    These are results ``phase``, ``phase`` + period, ...: all of them use the same window elements, because
-    the other window elements meet the zeros of base dilation. ``size`` and ``results`` are the sizes of the
+    It has every period-th result: ``phase``, ``phase`` + period, ... They all use the same window elements,
+    because the others meet the zeros of base dilation. ``size`` and ``results`` are the sizes of the
     dimension in the base (lhs) and in the result.
     """
     hole = d.base_dilation
@@ -410,13 +417,13 @@ def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatia
 def _joined(
     fixed: Sequence[StrideAxis], spatial: Sequence[tuple[StrideAxis, int, int]]
 ) -> tuple[tuple[StrideAxis, ...], int, int]:
-    """Join a convolution's axes; return (axes, base offset, filter offset).
+    """Collect a convolution's axes; return (axes, total base offset, total filter offset).
 
     Axes of one position and one tap (window element) are left out.
 
     Args:
         fixed: the axes of the batch, the groups and the input features.
-        spatial: (axis, base offset, filter offset) of each spatial dimension; the offsets are added up.
+        spatial: (axis, base offset, filter offset) of each spatial dimension.
     """
     axes = [*fixed, *(axis for axis, _, _ in spatial)]
     nontrivial = [a for a in axes if a.positions != 1 or a.taps != 1 or a.bounded or a.offset]
@@ -426,8 +433,8 @@ def _joined(
 def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
     """Return the (low, high) padding that the windows along a spatial dimension read.
 
-    The padding is counted in elements of the base (lhs), without base dilation. ``size`` and ``results`` are
-    the sizes of the dimension in the base and in the result.
+    It is a number of elements of the base (lhs) before dilation. ``size`` and ``results`` are the sizes of
+    the dimension in the base and in the result.
     """
     low = high = 0
     for phase in range(_phases(d, results)):
@@ -441,7 +448,7 @@ def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
 def _merged(axes: Sequence[StrideAxis]) -> tuple[StrideAxis, ...]:
     """Return a convolution's ``axes``, with neighbors merged where one loop can take the place of both.
 
-    They must have a single window element, and be contiguous in the base (lhs) and in the result.
+    Such neighbors have a single window element each, and are contiguous in the base (lhs) and in the result.
     """
     merged: list[StrideAxis] = []
     for axis in sorted(axes, key=lambda a: a.targets[0][0] if a.targets else -1, reverse=True):

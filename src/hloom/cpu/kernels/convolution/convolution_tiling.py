@@ -52,8 +52,8 @@ class Split:
     the cache meanwhile.
 
     Attributes:
-        singles: the numbers of the axes of which each range has a single tap, outermost first.
-        axis: the number of the axis, inside these, of which each range has several taps.
+        singles: the indices of those axes of which each range has a single tap, outermost first.
+        axis: the index of the next inner axis, of which each range has several taps.
         step: number of taps of ``axis`` in a range.
     """
 
@@ -75,7 +75,7 @@ class ConvolutionTiling:
     """The register tiles of a convolution, positions along one axis x output features, and their loop order.
 
     Attributes:
-        row: the number of the axis along which a tile has several result positions, its rows; -1 for tiles of
+        row: the index of the axis along which a tile has several result positions, its rows; -1 for tiles of
             one row.
         rows: number of rows of a tile.
         vectors: number of vectors of output features in a tile.
@@ -129,9 +129,9 @@ def tiling_of(
 ) -> ConvolutionTiling:
     """Return the register tiles with the least estimated cycles for a convolution without base dilation.
 
-    The products of a sum may be split into ranges if sums are ``resumable``: can be stored and reloaded
-    without loss. The rows of a tile and the ranges determine the order of additions: if results must be the
-    same on all targets, both are chosen for the target `COMMON`.
+    That is ``phase``. The products of a sum may be split into ranges if sums are ``resumable``: can be stored
+    and reloaded without loss. The rows of a tile and the ranges determine the order of additions: if results
+    must be the same on all targets, both are chosen for the target `COMMON`.
 
     Args:
         convolution: the convolution that ``phase`` computes a part of.
@@ -222,7 +222,8 @@ def _cycles(rows: int, vectors: int) -> float:
 def _cycles_across(rows: int, vectors: int) -> float:
     """Return the estimated cycles of one step of a tile of ``rows`` x ``vectors`` accumulators.
 
-    A step has a multiply-add for each accumulator; here each of them loads its own vector of the base (lhs).
+    The lanes span groups: each multiply-add of the step, one per accumulator, loads its own vector of the
+    base (lhs).
     """
     return max(rows * vectors, 4) + 0.5
 
@@ -260,9 +261,10 @@ def _pieces(phase: StridePhase, tiling: ConvolutionTiling) -> int:
 
 
 def _split(phase: StridePhase, tiling: ConvolutionTiling, size: int) -> Split | None:
-    """Return a split of the outermost loops over products into ranges that read small parts of the filter.
+    """Return a split of the sums' products into ranges, each of which reads a small part of the filter.
 
-    Returns None if each range would have too few products. ``size`` is the number of bytes of an element.
+    The outermost loops over products are split. Returns None if each range would have too few products.
+    ``size`` is the number of bytes of an element.
     """
     singles: list[int] = []
     inside = phase.terms
@@ -279,7 +281,7 @@ def _split(phase: StridePhase, tiling: ConvolutionTiling, size: int) -> Split | 
 
 
 def row_axis(phase: StridePhase) -> int:
-    """Return the number of the axis along which tiles have several positions; -1 if no axis is suitable.
+    """Return the index of the axis along which tiles have several positions; -1 if no axis is suitable.
 
     Prefers axes with few positions whose taps are partly outside the base (lhs), then many positions, then a
     small stride in the base.
@@ -303,7 +305,10 @@ def has_few_borders(axis: StrideAxis) -> bool:
 
 
 def border_pieces(axis: StrideAxis) -> int:
-    """Return the approximate number of tiles specialized for positions whose windows reach into padding."""
+    """Return the approximate number of tiles with their own code that border positions of an axis need.
+
+    At these positions, windows reach into padding.
+    """
     if not axis.bounded:
         return 0
     first, last = axis.whole
@@ -312,7 +317,7 @@ def border_pieces(axis: StrideAxis) -> int:
 
 
 def needs_copy(convolution: DirectConvolution, phase: StridePhase) -> bool:
-    """Return whether to copy the base (lhs): to convert its type, or to pad it.
+    """Return whether the kernel needs a copy of the base (lhs): to convert its type, or to pad it.
 
     It is padded if too many positions have window elements in the padding for each to get its own code.
     """
@@ -355,7 +360,7 @@ def strip_by_strip(
 
 
 def tap_axes(phase: StridePhase) -> list[int]:
-    """Return the numbers of the axes to loop over to add up products, in descending order of base strides.
+    """Return the indices of the axes of the loops over products, in descending order of base strides.
 
     Axes with a single window element, which is always inside the base (lhs), are left out.
     """
@@ -365,7 +370,10 @@ def tap_axes(phase: StridePhase) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class TiledPhase:
-    """A phase, which is a convolution without base dilation, with its register tiling."""
+    """A phase of a convolution, with its register tiles.
+
+    A phase is a convolution without base dilation that computes some or all results of ``convolution``.
+    """
 
     convolution: DirectConvolution
     phase: StridePhase
@@ -412,10 +420,10 @@ class TiledPhase:
 
     @property
     def packed_strides(self) -> tuple[dict[int, int], int]:
-        """Return (strides, panel elements) of the filter (rhs) packed into panels, one tile wide each.
+        """Return (strides, elements of a panel) of the filter (rhs) packed into panels, each one tile wide.
 
-        ``strides`` has, by axis number, the elements in a panel from one window element (or input feature) to
-        the next.
+        ``strides`` maps the index of an axis to the number of elements in a panel from one window element (or
+        input feature) of this axis to the next.
         """
         stride = self.tiling.panel
         strides: dict[int, int] = {}

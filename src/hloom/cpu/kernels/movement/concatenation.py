@@ -86,9 +86,9 @@ class _Part:
     members: Sequence[HloInstruction]
 
     def written(self, indices: Sequence[Index]) -> Index:
-        """Return the offset in the result, in elements, of the operand element at ``indices``.
+        """Return the index, in elements, at which the result stores the operand's element ``indices``.
 
-        It is relative to the place of the operand's first element.
+        It is counted from the place of the operand's first element in the result.
         """
         total = Index(0)
         for index, stride in zip(indices, self.strides, strict=True):
@@ -98,7 +98,8 @@ class _Part:
     def space(self) -> Space:
         """Return the loops over the operand's elements.
 
-        Adjacent dimensions have a common loop if their strides in the inputs and in the result allow it.
+        One loop takes the place of several adjacent dimensions if the strides of the inputs and of the result
+        allow it.
         """
         shapes = [x.shape.dimensions for x in (*self.members, *self.inputs) if x.shape.is_array]
         space = split_space(self.operand.shape.dimensions, shapes)

@@ -41,8 +41,8 @@ class Rows:
     """The loops of a kernel whose results have narrow rows: vector lanes are rows, and columns are unrolled.
 
     Attributes:
-        space: all loops. The innermost ones are over the columns; the next outer loop is over rows.
-        columns: number of the loops over columns.
+        space: all loops. The innermost ones are over the columns of a row; the loop around them is over rows.
+        columns: how many of the innermost loops are over columns.
         lanes: number of rows per vector.
     """
 
@@ -63,7 +63,10 @@ class Rows:
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
     def places(self) -> list[tuple[Index, ...]]:
-        """Return the index in the results of each element of the current row, in memory order."""
+        """Return the array index of each element of a row of the results, in memory order.
+
+        The indices contain the variables of the loops around the columns, which select the row.
+        """
         inner = self.space.variables[-self.columns :]
         iterations = itertools.product(*(range(v.trips) for v in inner))
         return [self.space.at(dict(zip(inner, numbers, strict=True))) for numbers in iterations]
@@ -72,8 +75,9 @@ class Rows:
 def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Rows | None:
     """Return the loops of a kernel if the rows of its results are so narrow that lanes should be rows.
 
-    Returns None if vectors along the innermost loop are better. ``reduced`` says that the kernel may compute
-    reductions of such rows, which are unrolled.
+    Returns None if vectors along the innermost loop are better, or the unrolled code of a row would be too
+    long. ``reduced`` says that the kernel reduces its rows, in unrolled code: then lanes are rows of any
+    narrow result.
     """
     inputs, roots, members = parts.inputs, parts.roots, parts.members
     moved = any(isinstance(m.operation, Concatenate | Transpose) for m in members)
@@ -105,9 +109,9 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
 
 
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
-    """Return how many elements a kernel computes for one row of its results, counting each only once.
+    """Return how many elements, of all its instructions, a kernel computes for one row of its results.
 
-    Elements of all instructions of the kernel are counted.
+    An element that several results need counts once.
     """
     accesses = Accesses(inputs, unrolls=True)
     for position in rows.places():
@@ -142,7 +146,7 @@ def emit_rows_kernel(
     """Emit the kernel (inputs..., results..., begin, end), with rows as vector lanes, and columns unrolled.
 
     ``repeats`` says that an element may be computed and stored twice, so that the last vector may overlap its
-    predecessor. Results without the last dimension, or whose last dimension is 1, have one element per row.
+    predecessor. Results that lack the last dimension, or where its size is 1, have one element per row.
     """
     inputs, results = parts.inputs, result_shapes(parts.roots)
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
@@ -156,7 +160,7 @@ def emit_rows_kernel(
     roots = [parts.roots[n] for n in wide] if narrow else parts.roots
 
     def row_of(target: View) -> tuple[Index, ...]:
-        """Return the index of the only element that ``target`` has in the current row."""
+        """Return the index of the current row's element in ``target``, a result with one element per row."""
         return (*places[0][:-1], Index(0))[: len(target.dimensions)]
 
     def body() -> None:
@@ -184,7 +188,7 @@ def emit_rows_kernel(
 def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:
     """Emit the store of ``columns``, interleaved, into ``target`` from element ``first`` on.
 
-    Each column is a vector with an element of each of several neighboring rows.
+    A column is a vector that has one element of each of several neighboring rows.
     """
     f, lanes, width = e.function, e.lanes, len(columns)
     stored = storage_type(target.element_type)

@@ -54,7 +54,10 @@ LONG_WINDOW: Final = 16
 
 
 def workspace_bytes(i: HloInstruction, target: Target) -> int:
-    """Return the bytes of workspace of a scatter: for private copies of its operand, if it uses any."""
+    """Return the size in bytes of a scatter's workspace, which holds private copies of its operand.
+
+    It is 0 if the scatter is computed without such copies.
+    """
     scatter = KERNELS.hero(i)
     return copies_bytes(scatter) if scatters_into_copies(scatter) else 0
 
@@ -88,8 +91,9 @@ def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 class _Kernel:
     """Emits the kernel (results..., inputs..., begin, end) that applies the updates of a scatter in place.
 
-    If threads share the scatter, a call of the kernel applies only the updates of windows with start indices
-    begin <= s < end in the operand. Several start indices of a window are combined to a row-major one.
+    If threads share the scatter, a call of the kernel applies only the updates of windows whose start index s
+    in the operand is begin <= s < end; if a window has start indices in several dimensions, s is the
+    row-major index that they form.
     """
 
     def __init__(self, module: Module, name: str, plan: KernelPlan) -> None:
@@ -148,9 +152,9 @@ class _Kernel:
     def _order_matters(self) -> bool:
         """Return whether to loop over updates in memory order, rather than window by window.
 
-        It matters if windows that overlap update the same element, as the order of these updates might
-        change. Windows overlap only along a dimension with start indices. Their updates alternate in memory
-        if that dimension of the updates array precedes one that counts windows.
+        Where windows overlap, the updates of a common element must be combined in memory order. Windows
+        overlap only along operand dimensions with start indices. Their updates alternate in memory if the
+        matching dimension of the updates array precedes one that enumerates windows.
         """
         operation = self.operation
         operand_dimensions = [
@@ -171,9 +175,9 @@ class _Kernel:
         return first in self.operation.scatter_indices_batching_dims
 
     def window(self, starts: dict[int, Value]) -> None:
-        """Emit the updates of one window's elements; ``starts`` has its start index by operand dimension.
+        """Emit the updates of one window's elements, in place.
 
-        They are applied in place.
+        ``starts`` maps operand dimensions to the start index of the window.
         """
         loops = self.inner if self.lane is None else [*self.inner, self.lane]
         loop_nest(self.elements, loops, lambda: self.body.run(starts))
@@ -182,16 +186,17 @@ class _Kernel:
 
     @property
     def cells(self) -> int:
-        """Return the number of possible starts of a window: the product of the sizes of some dimensions.
+        """Return the number of different starts that a window may have in the operand.
 
-        These are the operand dimensions that have start indices.
+        It is the product of the sizes of those operand dimensions that have start indices.
         """
         return math.prod(self.operands[0].shape.dimensions[d] for d in self.indexed)
 
     def shares(self) -> bool:
         """Return whether threads share the scatter, each applying the updates of its own part of the operand.
 
-        They do if there is enough work, and no window extends along a dimension that has start indices.
+        This requires many updates, no batching dimensions, and windows of size 1 along each dimension that
+        has start indices.
         """
         operation = self.operation
         batch = [v.trips for v in self.batch]
@@ -207,10 +212,10 @@ class _Kernel:
         )
 
     def compaction_pays(self) -> bool:
-        """Return whether it pays that each thread selects the updates in its part of the operand in advance.
+        """Return whether each thread should first select the updates that fall in its part of the operand.
 
         It selects by compaction: from each vector of scatter indices, it stores those in its part side by
-        side. That pays if it takes less time than updating a window.
+        side. That pays with AVX-512 instructions; the longer code for AVX2 pays if windows take more time.
         """
         lanes = compaction_lanes(self.f.target)
         windows = math.prod(v.trips for v in self.batch)
@@ -221,10 +226,10 @@ class _Kernel:
         return len(self.batch) == len(self.indexed) == 1 and compaction_lanes(self.f.target) > 0
 
     def emit_shared(self) -> LoopKernel:
-        """Emit the kernel for the updates of windows whose start index s is in begin <= s < end.
+        """Emit a thread's kernel: the updates of windows whose start index s is in begin <= s < end.
 
-        This is a thread's range. If the scatter indices might ascend, the kernel tests them and applies
-        ascending ones as interleaved streams.
+        If the scatter indices might ascend, the kernel tests them, and applies updates with ascending indices
+        as several interleaved streams.
         """
         last = self.batch[-1]
         if self.tests_order():
@@ -241,7 +246,8 @@ class _Kernel:
     def emit_unsorted(self) -> None:
         """Emit the updates of windows whose start index is in the thread's range, for indices in any order.
 
-        If compaction of the indices does not pay, the thread of the first range applies all updates.
+        If compaction of the indices does not pay, the thread whose range begins at 0 applies the updates of
+        all threads, and the other threads apply none.
         """
         if self.compaction_pays():
             self.emit_chunks()
@@ -251,7 +257,11 @@ class _Kernel:
             self.update()
 
     def emit_chunks(self) -> None:
-        """Emit a loop over chunks of scatter indices: select those in a thread's range, apply the updates."""
+        """Emit a loop over chunks of scatter indices that applies the updates of one thread.
+
+        For each chunk, it selects the indices in the thread's range of the operand, then applies their
+        updates.
+        """
         f = self.f
         last = self.batch[-1]
         start_areas = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
@@ -273,7 +283,7 @@ class _Kernel:
             last.value = None
 
     def lookups(self) -> list[HloInstruction]:
-        """Return the gathers in the computation of the updates that read one element for each update.
+        """Return the gathers that compute the scatter's updates, and read one element for each update.
 
         The positions of these elements are computed in advance, together with the scatter indices.
         """
@@ -294,9 +304,9 @@ class _Kernel:
     ) -> Value:
         """Emit the selection of those updates low <= n < high whose windows start in the thread's range.
 
-        Returns their count. ``areas`` are arrays on the stack, which get the selected updates' start indices
-        (one array per operand dimension with start indices), their numbers, and the positions of the elements
-        that gathers read for them.
+        Returns how many are selected. ``areas`` are arrays on the stack that receive, for each selected
+        update, its start indices (one array per operand dimension with start indices), its index n, and the
+        positions of the elements that gathers read to compute it.
         """
         kept, numbers, positions = areas
         f, lanes = self.f, compaction_lanes(self.f.target)

@@ -38,10 +38,10 @@ MOST_BYTES: Final = 1 << 18
 
 
 def scatters_into_copies(scatter: HloInstruction) -> bool:
-    """Return whether a scatter is privatized: divided into shares of updates, each with its own operand.
+    """Return whether to apply a scatter's updates to private copies of its operand, combined afterwards.
 
-    The shares' copies of the operand are combined afterwards. The scatter must have many small updates for
-    each element, which may be applied in any order. Floats narrower than 32 bits are not privatized: in long
+    Each of a fixed number of shares of the updates has its own copy. The scatter must have many small updates
+    for each element, which may be applied in any order. Floats narrower than 32 bits get no copies: in long
     sums the order of additions affects every digit.
     """
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
@@ -68,8 +68,8 @@ def copies_bytes(scatter: HloInstruction) -> int:
 def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
     """Emit the kernel (copies, inputs..., begin, end) that applies a scatter's updates to private copies.
 
-    It loops over shares of the updates, from number begin to end: it fills the share's own copy of the
-    operand with the neutral element of the combiner, and applies the updates of the share to it.
+    For each share begin <= n < end of the updates, it fills copy n of the operand with the neutral element of
+    the combiner, and applies the updates of the share to it.
     """
     scatter, inputs = plan.hero, plan.parts.inputs
     operand, updates = scatter.operands[0].shape, scatter.operands[-1].shape
@@ -111,9 +111,9 @@ def _emit_streams(
     """Emit the updates of a share in several interleaved streams, to overlap their latencies.
 
     Args:
-        shared: the loop variable that is divided among shares.
-        bounds: the range of ``shared`` in this share.
-        run: emits one update.
+        shared: the loop variable whose values are divided among shares.
+        bounds: (low, high): the share has the updates low <= ``shared`` < high.
+        run: emits the update for the current value of ``shared``.
     """
     f, (low, high) = elements.function, bounds
     length = -(-shared.trips // (SHARES * STREAMS))
@@ -130,7 +130,8 @@ def _emit_streams(
 def emit_combination(module: Module, name: str, scatter: HloInstruction) -> LoopKernel:
     """Emit the kernel (result, copies, begin, end) that combines the copies of a scatter's operand.
 
-    Each share of the updates has its own copy; the copies are combined into the result in order.
+    Each copy has the updates of one share. To every element of the result, which contains the operand, the
+    kernel adds (by the combiner) that element of copy 0, copy 1, and so on.
     """
     operand = scatter.operands[0].shape
     f, (result, space), begin, end = begin_kernel(module, name, [operand, operand])
@@ -158,7 +159,7 @@ def _bytes(operand: Shape) -> int:
 
 
 def _copy(space: Value, operand: Shape, number: Value) -> View:
-    """Return private copy number ``number`` of a scatter's operand, an array in the workspace ``space``."""
+    """Return private copy ``number`` of a scatter's operand, an array in the workspace ``space``."""
     return View.of(Function.of(space).offset(space, number * _bytes(operand), I8), operand)
 
 

@@ -21,9 +21,10 @@ MOST_LOOKUPS: Final = 4
 
 
 def lookups(update: HloInstruction, arrays: Container[HloInstruction]) -> list[HloInstruction]:
-    """Return the gathers, each of one element, from which a scatter's update is computed elementwise.
+    """Return the gathers that an elementwise expression for a scatter's ``update`` reads element by element.
 
-    There are at most `MOST_LOOKUPS`. ``arrays`` are the instructions in memory, which the kernel reads.
+    Each of them reads one element of an array in memory for one update. At most `MOST_LOOKUPS` are returned.
+    ``arrays`` are the instructions whose results are in memory, as inputs of the kernel.
     """
     members, waiting = {update: None}, [update]
     while waiting:
@@ -43,12 +44,12 @@ def _looks_up(i: HloInstruction, arrays: Container[HloInstruction]) -> bool:
 
 
 class Lookups:
-    """Arrays on the stack with the positions of the elements that gathers read for some scatter updates.
+    """Arrays on the stack with the positions of the elements that gathers read to compute scatter updates.
 
     Args:
         e: the emitter of single updates, in scalar code.
         gathers: the gathers, each of one element per update; each has its own array of positions.
-        count: the maximum number of updates.
+        count: the maximum number of updates whose positions are kept at the same time.
     """
 
     def __init__(self, e: Elements, gathers: Sequence[HloInstruction], count: int) -> None:
@@ -56,18 +57,19 @@ class Lookups:
         self._areas: dict[HloInstruction, Value] = {g: e.function.allocate(I32, count) for g in gathers}
 
     def positions(self, e: Elements, indices: Indices) -> list[tuple[Value, Value]]:
-        """Emit the positions that the gathers read for a vector of updates, as vectors of i32.
+        """Emit the positions in memory order that each gather reads for a vector of updates, as i32.
 
-        Returns a pair (address of the gather's stack array, vector of positions) for each gather. ``indices``
-        is the index in the updates array, with a lane variable.
+        Returns, for each gather, (address of its array on the stack, vector of positions); nothing is stored.
+        ``indices`` is the index of the updates in the updates array, in which a lane variable enumerates
+        them.
         """
         return [(area, _position(e, g, indices)) for g, area in self._areas.items()]
 
     def know(self, indices: Indices, number: Value) -> None:
         """Emit loads of the elements that the gathers read for an update, by their positions on the stack.
 
-        ``number`` is the number of the update in the stack arrays. The emitter then uses the elements as the
-        gathers' values at ``indices``, the index in the updates array.
+        ``number`` is the index of the update in the stack arrays. The emitter then uses the loaded elements
+        as the gathers' values at ``indices``, the update's index in the updates array.
         """
         f = self._e.function
         for gather, area in self._areas.items():

@@ -33,13 +33,13 @@ BLOCK: Final = 512
 
 
 class SortedUpdates:
-    """Emits the updates of a scatter whose indices ascend; these are scalars in an array of one dimension.
+    """Emits the updates of a scatter whose indices ascend; each window has a single scatter index.
 
     Args:
         e: the emitter of single updates, in scalar code.
         i: the scatter.
         variables: the loop variables that index an element of the updates array.
-        variable: the one in ``variables`` that counts scatter indices.
+        variable: the one in ``variables`` that enumerates the scatter indices.
         gathers: the gathers whose positions are computed in advance, in vectors.
     """
 
@@ -59,10 +59,12 @@ class SortedUpdates:
 
     @contextmanager
     def unless_sorted(self, begin: Value, end: Value, update: Callable[[], None]) -> Generator[None]:
-        """Emit a run-time test: if the scatter indices ascend, interleaved streams, else the ``with`` body.
+        """Emit a branch at run time: if the scatter indices ascend, interleaved streams of updates are run.
+
+        Otherwise the code that is emitted inside the ``with`` runs.
 
         Args:
-            begin, end: the range of operand indices whose updates are applied.
+            begin, end: updates with start indices begin <= s < end in the operand are applied.
             update: emits one update.
         """
         with choose(self._f, self._are_sorted()) as choice:
@@ -71,7 +73,10 @@ class SortedUpdates:
             yield
 
     def _are_sorted(self) -> Value:
-        """Emit the test whether all scatter indices ascend, block by block to fail early; return an i1."""
+        """Emit the test whether all scatter indices ascend, equal ones included; return an i1.
+
+        It tests block by block, and stops after the first block that does not ascend.
+        """
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
         position = LocalVariable(f, I64, 0)
@@ -102,7 +107,7 @@ class SortedUpdates:
     def _vectors(self) -> tuple[Elements, Variable, list[Variable]]:
         """Return (emitter of vectors of updates, lane variable, loop variables of the updates array).
 
-        The lane variable is one of the loop variables: it counts scatter indices.
+        The lane variable is one of the loop variables: it enumerates the scatter indices.
         """
         wide = Variable(self.variable.extent, "w")
         wide.is_lane = True
@@ -110,15 +115,16 @@ class SortedUpdates:
         return e, wide, [wide if v is self.variable else v for v in self._variables]
 
     def _start(self, number: Value) -> Value:
-        """Emit the start index, in the operand, of update number ``number``."""
+        """Emit the load of the start index in the operand of update ``number``."""
         with self._at(number):
             (start,) = Update(self._e, self._scatter, [], self._variables).starts().values()
         return start
 
     def _first(self, start: Value) -> Value:
-        """Emit a binary search for the number of the first update that starts at ``start`` or later.
+        """Emit a binary search for the first update that starts at ``start`` or later; return its index.
 
-        The scatter indices ascend; ``start`` is an index in the operand.
+        The scatter indices must ascend; ``start`` is an index in the operand. The result is the number of
+        updates if none starts so late.
         """
         f = self._f
         low, high = LocalVariable(f, I64, 0), LocalVariable(f, I64, self.variable.trips)
@@ -133,8 +139,8 @@ class SortedUpdates:
     def _run(self, low: Value, high: Value, update: Callable[[], None]) -> None:
         """Emit the updates low <= n < high, divided into streams of about equal length.
 
-        A loop applies one update of each stream in turn, up to the length of the shortest stream; the rest of
-        each stream follows.
+        Updates of the same element are in one stream. A loop applies one update of each stream in turn, up to
+        the length of the shortest stream; then the rest of each stream follows.
         """
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
@@ -165,9 +171,10 @@ class SortedUpdates:
                 update()
 
     def _look_up(self, low: Value, high: Value, lookups: Lookups) -> None:
-        """Emit a loop that stores in ``lookups`` the positions that gathers read for updates low <= n < high.
+        """Emit a loop that stores in ``lookups`` which elements the gathers read for updates low <= n < high.
 
-        It computes them in vectors.
+        It computes the positions of these elements in the gathered arrays, a vector of updates at a time, and
+        stores them in the stack arrays of ``lookups``.
         """
         f, (e, wide, variables) = self._f, self._vectors()
         with f.loop(low, high, e.lanes) as loop, e.scope():
@@ -182,7 +189,7 @@ class SortedUpdates:
     def _at(self, number: Value) -> Generator[Indices]:
         """Make ``number`` the current update inside the ``with``; yield its index in the updates array.
 
-        If the update is a window, the index has the loop variables over the window's elements.
+        If an update is a window, the loop variables over the window's elements are part of the index.
         """
         with self._e.scope():
             self.variable.value = number
@@ -190,8 +197,8 @@ class SortedUpdates:
             self.variable.value = None
 
     def _bound(self, stream: Value | int) -> Value:
-        """Return the address, on the stack, of the number of the first update of stream ``stream``.
+        """Return the address, on the stack, of the index of the first update of stream ``stream``.
 
-        It is also the end of the stream before.
+        That index is also the end of the stream before.
         """
         return self._f.offset(self._bounds, stream, I64)

@@ -34,7 +34,7 @@ class Update:
     def components(self) -> list[tuple[int, Value, bool]]:
         """Emit the loads of the components of the current window's index vector in the scatter indices.
 
-        Returns (operand dimension, value, whether its type is signed) for each component.
+        Returns (operand dimension, value, whether the value is a signed integer) for each component.
         """
         operation = self.operation
         indices = self.i.operands[self.count]
@@ -50,7 +50,7 @@ class Update:
         return checks
 
     def starts(self) -> dict[int, Value]:
-        """Emit the start index of the current window in each operand dimension that has one, as i64.
+        """Emit the start indices of the current window, as {operand dimension: i64}.
 
         The values are those of the scatter indices, not clamped to the operand.
         """
@@ -82,7 +82,7 @@ class Update:
     def inside(self, starts: dict[int, Value]) -> Value | None:
         """Emit the condition that the window at ``starts`` lies entirely inside the operand, an i1.
 
-        Returns None if it always does.
+        Returns None if ``starts`` is empty, as such a window is inside.
         """
         dimensions, sizes = self.results[0].dimensions, self.window_sizes()
         condition: Value | None = None
@@ -102,7 +102,7 @@ class Update:
     def place(self, starts: dict[int, Value]) -> Indices:
         """Return the index in the operand of the current element of the window at ``starts``.
 
-        The window must lie inside the operand.
+        The loop variables select the element; the window must lie inside the operand.
         """
         operation = self.operation
         dimensions, sizes = self.results[0].dimensions, self.window_sizes()
@@ -127,7 +127,7 @@ class Update:
     def run(self, starts: dict[int, Value]) -> None:
         """Emit the update of the current element of the window at ``starts``, in place for every result.
 
-        The results' elements are loaded, combined with the updates and stored.
+        The elements of the results are loaded, combined with those of the updates arrays, and stored.
         """
         e, position = self.e, self.place(starts)
         here = tuple(Index.of(v) for v in self.variables)

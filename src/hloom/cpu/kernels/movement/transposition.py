@@ -45,7 +45,7 @@ whose rows are in separate pages. One at a time took 1.7 times as long for 2048 
 def transposed(vectors: Sequence[Value]) -> list[Value]:
     """Emit the transposition of a square of vectors: lane j of vector i becomes lane i of vector j.
 
-    There are as many vectors as lanes, a power of two.
+    There must be as many vectors as each has lanes, a power of two.
     """
     count = len(vectors)
     current = list(vectors)
@@ -82,8 +82,8 @@ class TransposeTiling:
 def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
     """Emit the kernel that computes the elements of a plan's results in a loop.
 
-    It chooses between tiles that are transposed in registers, vector lanes along narrow rows, and vectors
-    along the innermost loop.
+    Depending on how it reads its inputs, the loop is over square tiles that are transposed in registers, over
+    vectors whose lanes are narrow rows, or over vectors along the innermost loop.
     """
     parts, space, repeats = plan.parts, plan.space, not plan.in_place
     if space is None:
@@ -102,8 +102,8 @@ def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKer
 def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
     """Return the tile of two loops in which a kernel should transpose the elements that it loads.
 
-    Returns None if the loads are contiguous along the innermost loop already, or if not exactly one of the
-    other loops makes them contiguous.
+    Returns None if the kernel's expression is too long to unroll, if its loads are contiguous along the
+    innermost loop already, or if not exactly one of the other loops makes them contiguous.
     """
     members = parts.members
     if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):
@@ -128,9 +128,11 @@ def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
 class TiledElements(Elements):
     """An emitter of array elements and expressions that loads and transposes whole tiles of two loops.
 
+    The rows of a tile are iterations of the outer one of the two loops.
+
     Attributes:
-        start: value of the outer loop of the tile at the tile's first row; None outside of tiles.
-        row: number of the row of the tile for which code is being emitted.
+        start: the outer loop's iteration at the tile's first row; None while no tile is emitted.
+        row: the index in the tile of the row for which code is being emitted.
     """
 
     def __init__(
@@ -153,8 +155,8 @@ class TiledElements(Elements):
     def load(self, view: View, indices: Indices, *, of: HloInstruction | None = None) -> Element:
         """Emit the load of an array element, or of a vector of them; return it.
 
-        Inside a tile, the result is the current row of a transposed tile if the array is contiguous along the
-        tile's outer loop.
+        Inside a tile, arrays that are contiguous along the tile's outer loop are loaded and transposed as a
+        whole tile; the result is the current row of it.
         """
         linear = linearize(indices, view.dimensions)
         terms = dict(linear.terms)
@@ -173,7 +175,8 @@ class TiledElements(Elements):
         """Emit the loads of a square tile and its transposition; return a vector for each row of the tile.
 
         Args:
-            base: the index in ``view`` of the element at row 0 of the outer loop and lane 0 of the tile.
+            base: the index in ``view``, in elements, of lane 0 of the tile if the outer loop were at
+                iteration 0.
             step: the distance in ``view``, in elements, from one lane to the next.
         """
         f, size = self.function, self.tiling.size
@@ -197,9 +200,9 @@ def _part(kind: ElementType) -> Type:
 
 
 def _tile_type(kind: ElementType) -> Type:
-    """Return the type by which a tile's elements are moved: one integer for a complex number.
+    """Return the type as which elements of a tile are loaded and shuffled.
 
-    Other elements keep their type in memory.
+    It is an integer of 64 bits for a complex number; other elements keep their type in memory.
     """
     return I64 if kind.is_complex else storage_type(kind)
 
@@ -212,7 +215,7 @@ def _element(vector: Value, kind: ElementType) -> Element:
 
 
 class _TiledKernel:
-    """Emits a kernel over the elements of results whose loads are transposed in registers, tile by tile."""
+    """Emits a kernel that loads and transposes square tiles of its inputs, and computes results from them."""
 
     def __init__(
         self,
@@ -250,10 +253,10 @@ class _TiledKernel:
         return LoopKernel(self.name, first.trips, grain, self.work, f"tiles of {self.tiling.size}")
 
     def nest(self, variables: list[Variable], low: Value, high: Value, tiled: bool = False) -> None:
-        """Emit nested loops over ``variables``, and inside them the innermost loop, over vectors of results.
+        """Emit nested loops over ``variables`` and, inside them, the innermost loop over vectors of results.
 
-        The first variable runs from ``low`` to ``high``. ``tiled`` says that the iterations of the enclosing
-        loops belong to whole tiles.
+        The first variable runs from ``low`` to ``high``. ``tiled`` says that a loop around these ones runs
+        over whole tiles.
         """
         if not variables:
             self.innermost(tiled)
@@ -274,7 +277,7 @@ class _TiledKernel:
             self.loop(first, tiled_end, high, 1, lambda: self.nest(inner, zero, limit, False))
 
     def loop(self, variable: Variable, low: Value, high: Value, step: int, body: Callable[[], None]) -> None:
-        """Emit a loop that sets ``variable``, around the code that ``body`` emits."""
+        """Emit a loop from ``low`` to ``high`` that sets ``variable``; ``body`` emits the loop's body."""
         with self.f.loop(low, high, step) as loop, self.e.scope():
             variable.value = loop.index
             body()
@@ -283,7 +286,7 @@ class _TiledKernel:
     def stacks(self, low: Value, high: Value) -> None:
         """Emit the loops over tiles in rows low <= r < high, in stacks of `STACKED` tiles.
 
-        The tiles of a stack are one below the other; the next stack is beside it, along the lanes.
+        The tiles of a stack are one below the other; the next stack is beside them, along the lanes.
         """
         across, size = self.tiling.across, self.tiling.size
         with self.f.loop(low, high, STACKED * size) as loop, self.e.scope():
@@ -301,7 +304,7 @@ class _TiledKernel:
         self.tiling.across.value = start
 
     def lanes(self, low: Value, high: Value, tiles: Callable[[], None]) -> None:
-        """Emit a loop around whole tiles (emitted by ``tiles``), and another one for the remaining lanes.
+        """Emit a loop along the lanes over whole tiles, which ``tiles`` emits; then one for remaining lanes.
 
         The remaining lanes, too few for a tile, are computed as vectors without tiles, in rows low <= r <
         high.
@@ -317,7 +320,7 @@ class _TiledKernel:
                 vector_loop(self.e, lane, last, limit, self.body, exact=False, repeats=self.repeats)
 
     def tile(self) -> None:
-        """Emit one transposed tile: the computation and store of its results, with its rows unrolled."""
+        """Emit one transposed tile: the computation and store of its results, row by row, unrolled."""
         start = self.tiling.across.value
         assert isinstance(start, Value)
         with self.e.tile(start):

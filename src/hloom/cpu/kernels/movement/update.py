@@ -53,9 +53,9 @@ def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _source(i: HloInstruction, update: HloInstruction) -> HloInstruction | None:
-    """Return the array that a dynamic-update-slice changes, as an operand of the fusion ``i`` around it.
+    """Return the operand of ``i`` that holds the array changed by the dynamic-update-slice ``update``.
 
-    ``i`` may also be the dynamic-update-slice ``update`` itself. Returns None if the fusion computes the
+    ``i`` is the fusion around ``update``, or ``update`` itself. Returns None if the fusion computes the
     array.
     """
     changed = update.operands[0]
@@ -67,7 +67,7 @@ def _source(i: HloInstruction, update: HloInstruction) -> HloInstruction | None:
 
 
 def _update_kernel(module: Module, name: str, parts: KernelParts, update: HloInstruction) -> LoopKernel:
-    """Emit the kernel (inputs..., result, begin, end) that stores the elements of an update in the result.
+    """Emit the kernel (inputs..., result, begin, end) that stores the update's elements in the result.
 
     ``update`` is the dynamic-update-slice; the rest of the result is left as it is.
     """
