@@ -93,7 +93,8 @@ class GroupTiles(Tiles):
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
         """Emit the multiply-adds of one window element and all its input features; return a tile's new sums.
 
-        If the loop over window elements along the tile's row axis is unrolled, all of these are added.
+        If the loop over the window elements along the tile's row axis is unrolled, the multiply-adds of all
+        these window elements are emitted.
 
         Args:
             x, w: addresses of the base (lhs) and of the filter (rhs) for the first window element.

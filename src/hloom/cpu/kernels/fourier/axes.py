@@ -33,7 +33,7 @@ class AxisTransform:
 
     Attributes:
         part: the type of a real or imaginary part, f32 or f64.
-        length: number of complex elements that a transform maps to as many.
+        length: number of complex elements of a transform, of its operand and of its result.
         outer, inner: products of the dimensions before and after the transformed one.
         inverse: whether the transform is inverse: it is computed as the forward one, with the real and
             imaginary parts exchanged before and after, and the result divided by the length.
@@ -61,7 +61,7 @@ class AxisTransform:
 
     @property
     def within(self) -> bool:
-        """Return whether a vector's lanes are elements of one transform; else each has its own transform."""
+        """Return whether a vector's lanes are elements of one transform; if not, each lane has its own."""
         return self.inner == 1 and self.length % (self.lanes * self.lanes) == 0
 
     @property
@@ -107,10 +107,11 @@ def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
 
 
 def _of_pairs(axis: AxisTransform) -> AxisTransform:
-    """Return the complex transform of pairs of neighbors that computes a real transform, of half its length.
+    """Return the complex transform of half the length by which a kernel computes a real transform.
 
-    Returns ``axis`` unchanged if it is complex, of odd length or short, or if only its full length allows the
-    lanes of a vector to be elements of one transform.
+    Its elements are pairs of neighbors of the real signal. Returns ``axis`` unchanged if it is complex, of
+    odd length or short, or if only its full length allows the lanes of a vector to be elements of one
+    transform.
     """
     if axis.length % 2 or axis.length < LEAST_PAIRED or "real" not in (axis.source, axis.target):
         return axis
@@ -133,7 +134,7 @@ def within_bytes(axis: AxisTransform) -> int:
 
 
 def lanes_of(axis: AxisTransform) -> int:
-    """Return the number of vector lanes if each has its own transform.
+    """Return the number of vector lanes to use if each lane has its own transform.
 
     It is limited by the number of transforms, and by the stack memory that they need.
     """
@@ -150,9 +151,9 @@ def _areas(axis: AxisTransform) -> int:
 
 
 def slot_bytes(axis: AxisTransform) -> int:
-    """Return the bytes of workspace that the transforms of a vector need; 0 if they fit on the stack.
+    """Return the bytes of workspace for the transforms computed at a time; 0 if they fit on the stack.
 
-    The lanes are elements of one transform, or each lane has its own.
+    These are one transform if the lanes of a vector are its elements, else one transform per lane.
     """
     size = within_bytes(axis) if axis.within else _areas(axis) * lanes_of(axis)
     return size if size > STACK_BYTES else 0
@@ -170,7 +171,7 @@ def group_count(axis: AxisTransform) -> int:
 def slot_count(axis: AxisTransform) -> int:
     """Return the number of scratch areas in the workspace for long transforms; each is used by one task.
 
-    This limits the number of threads that can work on the transforms at the same time.
+    This limits the number of threads that can compute transforms at the same time.
     """
     if axis.within:
         return min(SLOTS, axis.outer)

@@ -31,7 +31,7 @@ _HALF: Final = math.sqrt(0.5)
 def radices(n: int, first: int = 0) -> list[int] | None:
     """Return the radices of the passes of a transform of ``n`` elements; None if a prime factor exceeds 13.
 
-    ``first``, if not 0, is the required first radix; None is also returned if it does not divide ``n``.
+    ``first``, if not 0, is the required first radix; the result is also None if it does not divide ``n``.
     """
     if first:
         factors = radices(n // first) if n % first == 0 else None

@@ -59,7 +59,7 @@ def _spectrum_bytes(i: HloInstruction, axes: Sequence[AxisTransform]) -> int:
 
 @KERNELS.register("fft", workspace=workspace_bytes)
 def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit an fft: a kernel and its call for each transformed dimension."""
+    """Emit an fft: a kernel and its call for each dimension, or a call of the host's evaluator if small."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -205,7 +205,7 @@ class _Transform:
             n: the length that the earlier passes left to transform.
             s: the product of the earlier radices.
             step: the increment of q, which runs from 0 to s; p runs from 0 to m.
-            load, store: emit the accesses of the complex vector at an element number.
+            load, store: emit the load and the store of the complex vector at an element index.
         """
         f, m = self.f, n // radix
         table = self.table(n, radix, planar=False) if m > 1 else None
@@ -263,7 +263,7 @@ class _SideBySide(_Transform):
         return slots
 
     def numbered(self, number: Value, groups: int) -> None:
-        """Emit the transforms of vector number ``number``, one transform per lane.
+        """Emit the transforms of the vector with index ``number``, one transform per lane.
 
         ``groups`` is the number of vectors for each outer index of the array.
         """
@@ -278,8 +278,8 @@ class _SideBySide(_Transform):
 
         Args:
             outer: index in the merged dimensions before the transformed one; unused if lanes are rows.
-            first: number of the transform in lane 0.
-            count: number of adjacent transforms; lanes whose transform would be beyond are masked.
+            first: index of the transform in lane 0, among adjacent transforms.
+            count: number of adjacent transforms; lanes beyond the last one are masked.
         """
         f = self.f
         self.outer, self.first = outer, first
@@ -365,7 +365,7 @@ class _SideBySide(_Transform):
 
         Args:
             base: address of the array.
-            index: number of the element along the transformed dimension.
+            index: index of the element along the transformed dimension.
             width: 1 for real numbers, 2 for complex ones.
             row: number of real and imaginary parts that the array has along the transformed dimension.
         """
@@ -384,7 +384,7 @@ class _SideBySide(_Transform):
         return [gather(self.wide, address, self.mask) for address in places]
 
     def places(self, base: Value, column: Value, row: int) -> Value:
-        """Return a vector of addresses: of real number ``column`` in each lane's row.
+        """Return a vector of addresses: that of real number ``column`` in each lane's row of the array.
 
         Each row has ``row`` real numbers; a complex number counts as two.
         """
@@ -394,7 +394,7 @@ class _SideBySide(_Transform):
         return f.offset(base, index, self.part)
 
     def write(self, index: Value, pair: Pair) -> None:
-        """Emit the store of element ``index`` of each lane's result; none beyond half a stored spectrum."""
+        """Emit the store of element ``index`` of each lane's result; no store if beyond the half to store."""
         real, imaginary = self.finished(pair)
         if self.axis.target == "half":
             with self.f.when(index.compare("sle", self.n // 2)):
@@ -408,7 +408,7 @@ class _SideBySide(_Transform):
         """Emit stores of one real or complex number into every lane's result.
 
         Args:
-            index: number of the element along the transformed dimension.
+            index: index of the element along the transformed dimension.
             values: the vector of real parts, then that of imaginary parts if the numbers are complex.
             row: number of real and imaginary parts that the result has along the transformed dimension.
         """
@@ -467,7 +467,7 @@ class _Within(_Transform):
         return slots
 
     def one(self, row: Value) -> None:
-        """Emit all passes of the transform of row number ``row`` of the array."""
+        """Emit all passes of the transform of row ``row`` of the array."""
         source = self.at(self.source, row * self.axis.elements(self.axis.source))
         target = self.at(self.target, row * self.axis.elements(self.axis.target))
         self.first_pass(source)
@@ -505,7 +505,7 @@ class _Within(_Transform):
         return self.f.load(self.wide, address), self.f.load(self.wide, self.at(address, self.n + 1))
 
     def first_pass(self, source: Value) -> None:
-        """Emit the first pass, of transforms of as many elements as a vector has lanes, one in each lane.
+        """Emit the first pass: transforms of as many elements as a vector has lanes, one in each lane.
 
         The results are transposed in registers, so that those of each transform are contiguous in memory.
         """
@@ -526,10 +526,10 @@ class _Within(_Transform):
                 store((loop.index + j) * lanes, (real[j], imaginary[j]))
 
     def read(self, source: Value, index: Value, ahead: int) -> Pair:
-        """Emit the load of a vector of operand elements from number ``index + ahead`` on.
+        """Emit the load of a vector of operand elements from index ``index + ahead`` on.
 
-        ``ahead`` is a constant: the distance from the first input of the first pass to another one of its
-        inputs. ``source`` is the address of the transform's operand.
+        ``ahead`` is a constant: the distance to this input from the first input of the same transform of the
+        first pass. ``source`` is the address of the operand of the whole transform.
         """
         f = self.f
         if self.axis.source == "real":
@@ -551,7 +551,7 @@ class _Within(_Transform):
     def backwards(self, source: Value, index: Value, ahead: int) -> Pair:
         """Emit the load of a vector of complex elements in descending order.
 
-        The first one is number n - (index + ahead) of the array at ``source``, where n is the length.
+        The first one has index n - (index + ahead) in the array at ``source``, where n is the length.
         """
         position = self.f.constant(I64, self.n - ahead - (self.lanes - 1)) - index
         real, imaginary = self.pairs(self.at(source, position * 2))

@@ -44,7 +44,7 @@ SMALL: Final = 32
 
 @KERNELS.register("cholesky")
 def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a cholesky: a kernel for small or complex matrices, or for large real ones, and its call."""
+    """Emit a cholesky: the call of a kernel for small or complex matrices, or of one for large real ones."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -64,8 +64,8 @@ def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
 def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
     """Emit the kernel (a, result, begin, end) of Cholesky factorizations of small or complex matrices.
 
-    Small matrices are factored one per vector lane, if there are enough of them. ``n`` is their number of
-    rows, ``batch`` the number of matrices.
+    Small matrices are factored one per vector lane, if there are enough of them. ``n`` is the number of rows
+    of a matrix, ``batch`` the number of matrices.
     """
     function = module.function(name, [PTR, PTR, I64, I64])
     *_, begin, end = function.parameters
@@ -191,7 +191,7 @@ def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Large:
-    """Emits the Cholesky factorization of one large real matrix, in place in the result."""
+    """Emits the Cholesky factorization of one large real matrix, computed in the memory of the result."""
 
     def __init__(self, f: Function, kind: ElementType, n: int, lower: bool, a: Value, u: Value) -> None:
         self.f, self.n, self.lower, self.a, self.u = f, n, lower, a, u
@@ -205,7 +205,7 @@ class _Large:
         return self.f.offset(line, column, self.type)
 
     def mask(self, limit: Value) -> Value:
-        """Emit the mask of the lanes whose number is less than ``limit``."""
+        """Emit the mask of the lanes whose index is less than ``limit``."""
         f = self.f
         numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
         return numbers.compare("slt", limit.cast("trunc", I32).splat(self.lanes))
@@ -263,9 +263,9 @@ class _Large:
         self.store_tile(target, i, j, masked)
 
     def upper(self, vector: Value, row: int, diagonal: Value) -> Value:
-        """Return ``vector``, with zeros left of the matrix's diagonal if its tile is on the diagonal.
+        """Return row ``row`` of a tile, with zeros left of the matrix's diagonal if the tile is on that.
 
-        It is row ``row`` of the tile. ``diagonal`` is an i1: whether the tile is on the diagonal.
+        ``vector`` is the row as it was loaded. ``diagonal`` is an i1: whether the tile is on the diagonal.
         """
         keep = self.f.constant(I1.vector(self.lanes), [int(lane >= row) for lane in range(self.lanes)])
         return (keep | (diagonal ^ 1).splat(self.lanes)).select(vector, 0.0)
@@ -299,7 +299,10 @@ class _Large:
     # -- the factorization
 
     def block(self, k: Value, size: int) -> None:
-        """Emit rows k <= i < k + size of the upper factor; subtract their products from the rows below."""
+        """Emit the computation of rows k <= i < k + size of the upper factor.
+
+        Then the products of these rows are subtracted from the rows below.
+        """
         f = self.f
         corner, inverses = self.corner(k, size)
         first = k + size
@@ -326,9 +329,9 @@ class _Large:
                 self.subtract(k, loop.index, 1)
 
     def corner(self, k: Value, size: int) -> tuple[list[list[Value]], list[Value]]:
-        """Emit the factor of the square at rows and columns k <= i < k + size; return (factor, reciprocals).
+        """Emit the factorization of the square block of rows and columns k <= i < k + size, and its store.
 
-        The reciprocals are those of the diagonal of the factor.
+        Returns (elements of the upper factor by row and column, reciprocals of the factor's diagonal).
         """
         f = self.f
         u = [[f.load(self.type, self.at(self.u, k + p, k + q)) for q in range(size)] for p in range(size)]
@@ -352,8 +355,8 @@ class _Large:
     def subtract(self, k: Value, i: Value, count: int) -> None:
         """Emit the subtraction of a rank-4 update from ``count`` rows of the matrix, from row i on.
 
-        The update is the product of rows k to k + 3 of the upper factor with their transpose. Elements left
-        of the diagonal become undefined.
+        The update is the product of the transpose of rows k to k + 3 of the upper factor with these rows.
+        Elements left of the diagonal become undefined.
         """
         f = self.f
         scalars = [
@@ -385,11 +388,11 @@ class _Large:
             body(full_end, self.mask(high - full_end))
 
     def load(self, pointer: Value, mask: Value | None) -> Value:
-        """Emit the load of a vector; lanes outside ``mask`` are not read. A mask of None has all."""
+        """Emit the load of a vector; lanes outside ``mask`` are not read. None stands for all lanes."""
         return self.f.load(self.wide, pointer) if mask is None else masked_load(self.wide, pointer, mask)
 
     def store(self, vector: Value, pointer: Value, mask: Value | None) -> None:
-        """Emit the store of a vector; lanes outside ``mask`` are not written. A mask of None has all."""
+        """Emit the store of a vector; lanes outside ``mask`` are not written. None stands for all lanes."""
         if mask is None:
             self.f.store(vector, pointer)
         else:

@@ -35,13 +35,13 @@ SLOT: Final = 16
 def workspace_bytes(call: LapackCall) -> int:
     """Return the bytes of workspace for those arrays of a LAPACK call that are no operands or results.
 
-    They are temporary arrays, and transposed copies of matrices.
+    These are temporary arrays, and transposed copies of matrices.
     """
     return sum(_padded(room) for room in call.rooms if not _in_place(call, room))
 
 
 def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
-    """Emit a kernel that calls LAPACK for each matrix of a custom call's batch, and the kernel's own call."""
+    """Emit the call of a kernel that calls LAPACK for each matrix of a custom call's batch."""
     operands = [program.pointer(o) for o in i.operands]
     results = [target.pointer for target in program.targets(i)]
     counts = len(operands), len(results)
@@ -52,7 +52,7 @@ def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LapackCa
 def _kernel(module: Module, name: str, call: LapackCall, operands: int, results: int) -> LoopKernel:
     """Emit the kernel (operands..., results..., workspace, begin, end) that calls LAPACK for each matrix.
 
-    It loops over the matrices of the batch, from number begin to end.
+    A call of the kernel computes the matrices begin <= n < end of the batch.
     """
     f = module.function(name, [PTR] * (operands + results + 1) + [I64, I64])
     *pointers, workspace, begin, end = f.parameters
@@ -79,9 +79,9 @@ def _thread_functions(f: Function) -> tuple[Value, Value]:
 
 
 def _in_place(call: LapackCall, room: Room) -> bool:
-    """Return whether LAPACK can use the array ``room`` of its call where the program has it in memory.
+    """Return whether LAPACK can use its array ``room`` where the program has it: as an operand or result.
 
-    Other arrays, matrices that need a transposition and temporary ones, are in the workspace.
+    If not, the array is in the workspace: it is a matrix that needs a transposition, or it is temporary.
     """
     if room.is_matrix and not call.rows_first:
         return room.result is not None and min(room.dimensions) <= 1
@@ -125,7 +125,8 @@ class _Emitter:
     def emit(self) -> None:
         """Emit the preparation of the call's arrays, the call, and the transposition of its results.
 
-        Some routines need a finite matrix: if it is not, they are not called, and the status says so.
+        Some routines need a finite matrix: if a matrix is not finite, they are not called, and the status
+        that the call returns says so.
         """
         f, call = self.f, self.call
         for room, address in zip(call.rooms, self.places, strict=True):
@@ -147,7 +148,8 @@ class _Emitter:
     def read(self, room: Room, place: Value) -> None:
         """Emit the initialization of array ``room`` of the LAPACK call, at address ``place``.
 
-        An operand is copied, or transposed; a result that is no operand is filled with zeros.
+        An operand is transposed if LAPACK needs that, or copied if LAPACK overwrites it by a result. A result
+        that is no operand is filled with zeros.
         """
         f = self.f
         if room.operand is None:
@@ -176,7 +178,7 @@ class _Emitter:
         return loop.values[0].compare("ord", 0.0)
 
     def run(self) -> None:
-        """Emit the call of the LAPACK routine, and then the conversion of packed to complex eigenvectors."""
+        """Emit the call of the LAPACK routine, and the conversion of packed eigenvectors, if it has any."""
         f, call = self.f, self.call
         constants = [argument for argument in call.arguments if isinstance(argument, bytes)]
         data = b"".join(constant.ljust(SLOT, b"\0") for constant in constants)
@@ -200,8 +202,8 @@ class _Emitter:
     def unpack(self, pairs: UnpackedPairs) -> None:
         """Emit the conversion of LAPACK's packed eigenvectors of a real matrix to complex vectors.
 
-        A conjugate pair of eigenvalues has adjacent columns, for real and imaginary parts; the first
-        eigenvalue of a pair has the positive imaginary part.
+        For a conjugate pair of eigenvalues, adjacent columns have the real and the imaginary parts of an
+        eigenvector; the first eigenvalue of a pair has the positive imaginary part.
         """
         f = self.f
         packed, vectors, imaginary = (self.places[n] for n in (pairs.packed, pairs.vectors, pairs.imaginary))

@@ -64,7 +64,7 @@ def factors_small_matrices(call: LapackCall) -> bool:
 
 
 def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
-    """Emit a kernel that computes what a LAPACK call does to small matrices, and the call of the kernel."""
+    """Emit the call of a kernel that computes what a LAPACK call does to small matrices, without LAPACK."""
     kind = i.operands[0].shape.element_type
     pointers = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
     kernel = program.shared(lambda name: _kernel(program.module, name, kind, call, len(pointers)))
@@ -72,9 +72,10 @@ def emit_small_matrices(program: ProgramEmitter, i: HloInstruction, call: Lapack
 
 
 def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, count: int) -> LoopKernel:
-    """Emit the kernel (operands..., results..., begin, end) for a batch of small matrices, one per lane.
+    """Emit the kernel (operands..., results..., begin, end) of a LAPACK routine for many small matrices.
 
-    It loops over the matrices, from number begin to end. ``count`` is the number of operands and results.
+    Each lane has a matrix; code is scalar if the batch is small. A call of the kernel computes the matrices
+    begin <= n < end. ``count`` is the number of operands and results.
     """
     f = module.function(name, [PTR] * count + [I64, I64])
     lanes = max(8, 64 // storage_bytes(kind)) if call.batch >= ENOUGH else 0
@@ -93,7 +94,7 @@ class _Factors(ABC):
 
     Attributes:
         a: the elements of the matrices, on the stack.
-        failed_at: in each lane, the number of the first step that failed, counted from 1; 0 if none did.
+        failed_at: in each lane, which step was the first to fail, counted from 1; 0 if none did.
     """
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
@@ -125,18 +126,18 @@ class _Factors(ABC):
         self.failed_at.set(is_first.select(self.number(k) + 1, earlier))
 
     def number(self, i: Value) -> Value:
-        """Emit the broadcast of a row number, as i32, to every lane."""
+        """Emit the broadcast of a row index, as i32, to every lane."""
         return i.cast("trunc", I32).splat(self.e.lanes)
 
 
 class _Lu(_Factors):
     """Emits LU factorizations with partial pivoting, with one matrix per vector lane.
 
-    A step whose pivot is 0 is noted as failed, but the factorization goes on, as in LAPACK.
+    A step whose pivot is 0 is recorded as failed, but the factorization goes on, as in LAPACK.
     """
 
     def factor(self) -> None:
-        """Emit the LU factorization: a loop over columns of choice of pivot, row exchange and elimination."""
+        """Emit the LU factorization: for each column, choose a pivot, exchange rows, and eliminate."""
         steps_count = min(self.rows, self.columns)
         pivots = View(self.others[0], et.S32, (self.call.batch, steps_count))
         with self.f.loop(0, steps_count) as steps, self.e.scope():
@@ -149,7 +150,7 @@ class _Lu(_Factors):
     def pivot_row(self, k: Value) -> Value:
         """Emit the search for the largest element of column k, from row k on; return its row in each lane.
 
-        Of elements equally large, the first one is taken.
+        Of several equally large elements, it takes the first one.
         """
         start = [self.size(self.a.get(k, k)), self.number(k)]
         with self.f.loop(k + 1, self.rows, 1, start) as loop, self.e.scope():
@@ -178,7 +179,7 @@ class _Lu(_Factors):
             self.a.set(element(loop.values), k, j)
 
     def divisor(self, k: Value) -> Element:
-        """Emit the pivot of step ``k``, replaced by 1 where it is 0; such steps are noted as failed."""
+        """Emit the pivot of step ``k``, replaced by 1 where it is 0; such steps are recorded as failed."""
         pivot = parts(self.a.get(k, k))
         is_zero = pivot[0].compare("oeq", 0.0)
         for part in pivot[1:]:
@@ -205,8 +206,8 @@ class _Lu(_Factors):
 class _Cholesky(_Factors):
     """Emits Cholesky factorizations in one triangle, with one matrix per vector lane.
 
-    The other triangle keeps its elements. A pivot that is not positive ends the factorization of its matrix:
-    the pivot is stored without taking its root.
+    The other triangle keeps the operand's elements. A pivot that is not positive ends the factorization of
+    its matrix: the pivot is stored without taking its root.
     """
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
@@ -215,16 +216,17 @@ class _Cholesky(_Factors):
         self.is_lower = call.arguments[0] == b"U"
 
     def get(self, i: Value, j: Value) -> Element:
-        """Emit the load of element (i, j) of the lower factor, or of the operand if not yet replaced.
+        """Emit the load of element (i, j) of the lower factor, or of the operand if it is not yet replaced.
 
-        If the factorization is of the upper triangle, this is the conjugate of its element (j, i).
+        If the factor is stored in the upper triangle, this is the conjugate of that triangle's element (j,
+        i).
         """
         return self.a.get(i, j) if self.is_lower else conjugate(self.a.get(j, i))
 
     def set(self, changes: Value, value: Element, i: Value, j: Value) -> None:
         """Emit the store of element (i, j) of the lower factor, only in the lanes of the mask ``changes``.
 
-        If the factorization is of the upper triangle, the conjugate is stored at (j, i).
+        If the factor is stored in the upper triangle, the conjugate is stored at (j, i).
         """
         current = parts(self.get(i, j))
         chosen = element([changes.select(new, old) for new, old in zip(parts(value), current, strict=True)])
@@ -234,9 +236,10 @@ class _Cholesky(_Factors):
             self.a.set(conjugate(chosen), j, i)
 
     def factor(self) -> None:
-        """Emit the Cholesky factorization: a loop over columns, with the reduced diagonal element's root.
+        """Emit the Cholesky factorization, column by column.
 
-        The rest of the column is reduced and divided by that root.
+        In each column, it subtracts the products of earlier columns, takes the root of the diagonal element,
+        and divides the elements below by it. Matrices of failed lanes keep their elements from then on.
         """
         with self.f.loop(0, self.rows) as columns, self.e.scope():
             j = columns.index

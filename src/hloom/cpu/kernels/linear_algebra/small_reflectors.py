@@ -54,9 +54,9 @@ class SmallReflectors:
         ]
 
     def numbers_of_rooms(self) -> list[int]:
-        """Return the numbers, among the LAPACK call's arrays, of the operands and then of the results.
+        """Return the indices, in the LAPACK call's list of arrays, of its operands and then of its results.
 
-        This is the order of the kernel's parameters. A result that overwrites an operand has the same number.
+        This is the order of the kernel's parameters. A result that overwrites an operand has the same index.
         """
         rooms = self.call.rooms
         operands = [n for n, room in enumerate(rooms) if room.operand is not None]
@@ -64,7 +64,7 @@ class SmallReflectors:
         return operands + [results[k] for k in sorted(results)]
 
     def run(self) -> None:
-        """Emit the loads of the operands, the computation of a LAPACK routine, and its results' stores."""
+        """Emit what a LAPACK routine (geqrf, orgqr, ormqr) does: load operands, compute, store results."""
         copy_matrix(self.v, self.views[0], self.matrix, stores=False)
         match self.call.routine[1:]:
             case "geqrf":
@@ -79,7 +79,7 @@ class SmallReflectors:
     # -- factors
 
     def factor(self) -> None:
-        """Emit a loop over columns: make a column's Householder reflector, apply it to the later columns."""
+        """Emit a loop over columns that makes a Householder reflector and applies it to the later columns."""
         taus = self.views[2]
         with self.f.loop(0, self.count) as steps, self.e.scope():
             k = steps.index
@@ -90,8 +90,9 @@ class SmallReflectors:
     def reflector(self, k: Value) -> Element:
         """Emit the Householder reflector of column ``k``; return its factor tau.
 
-        It replaces the column, from row k on, by the diagonal element of R and the vector v. The column is
-        scaled by a power of two before, so that no square overflows and the largest square is not 0.
+        It replaces the column, from row k on, by the diagonal element of R and the reflector's vector v.
+        Before that the column is scaled by a power of two, so that no square overflows and the largest square
+        is not 0.
         """
         e, f, v = self.e, self.f, self.v
         real, *imaginary = parts(v.get(k, k))
@@ -142,7 +143,7 @@ class SmallReflectors:
     # -- products
 
     def tau(self, k: Value) -> Element:
-        """Emit the load of factor tau of Householder reflector number ``k``, which is 1 - tau v v^H."""
+        """Emit the load of the factor tau of Householder reflector ``k``, which is 1 - tau v v^H."""
         return self.e.load(self.views[1], (self.matrix, self.e.opaque(k, self.count)))
 
     def apply(
@@ -158,8 +159,8 @@ class SmallReflectors:
         """Emit the multiplication of some columns of a matrix by the reflector 1 - tau v v^H, from the left.
 
         Args:
-            k: the number of the reflector.
-            get, put: emit the load and the store of an element of the matrix.
+            k: the index of the reflector.
+            get, put: emit the load and the store of the matrix's element at (row, column).
             rows: number of rows of the matrix.
             first, columns: the columns are first <= j < columns.
         """
@@ -177,7 +178,7 @@ class SmallReflectors:
                 put(minus_product(e, get(i, j), self.v.get(i, k), step), i, j)
 
     def multiply(self) -> None:
-        """Emit code to replace the reflectors' vectors by the leading columns of their product Q (orgqr)."""
+        """Emit code to replace the reflectors' vectors by the leading columns of the product Q (orgqr)."""
         e, f, v = self.e, self.f, self.v
         zero, one = number(e, self.kind, 0), number(e, self.kind, 1)
         with f.loop(self.count, self.columns) as columns, f.loop(0, self.rows) as rows, e.scope():

@@ -44,7 +44,8 @@ def emit_triangular_solve(program: ProgramEmitter, plan: KernelPlan) -> None:
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     """Emit the kernel (a, b, x, begin, end) of a triangular-solve.
 
-    Vector lanes are right-hand sides of one system, or systems of the batch if these are small and many.
+    Vector lanes are right-hand sides of one system, or different systems of the batch if these are small and
+    many.
     """
     a, b = (o.shape for o in i.operands)
     batch, m = math.prod(a.dimensions[:-2]), a.dimensions[-1]
@@ -77,7 +78,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 class _Solver:
     """Emits a triangular-solve's substitution for a vector of right-hand sides.
 
-    They all belong to one system, or each lane has a right-hand side of a system of its own.
+    These belong to one system, or each lane has a right-hand side of a system of its own.
     """
 
     def __init__(self, function: Function, i: HloInstruction, lanes: int, by_system: bool) -> None:
@@ -108,7 +109,10 @@ class _Solver:
     # -- lanes
 
     def columns(self, system: Value, first: Value) -> None:
-        """Emit the solution for a vector of right-hand sides of a system, from number ``first`` on."""
+        """Emit the solution of one system for a vector of right-hand sides, from index ``first`` on.
+
+        ``system`` is the index of the system in the batch.
+        """
         self.system = self.e.opaque(system, self.batch)
         lane = Variable(max(self.count, 2), "c")
         self.column = Index.of(lane)
@@ -117,7 +121,7 @@ class _Solver:
         vector_loop(self.e, lane, first, end, self.solve, exact=exact)
 
     def systems(self, begin: Value, end: Value) -> None:
-        """Emit a loop over the systems of the batch, from number begin to end, one system per lane.
+        """Emit a loop over the systems begin <= s < end of the batch, with one system per lane.
 
         It has an inner loop over the right-hand sides.
         """
@@ -136,7 +140,7 @@ class _Solver:
     def coefficient(self, row: Value, column: Value) -> Element:
         """Emit the load of the coefficient of unknown ``column`` in equation ``row``.
 
-        This is an element of a, of its transpose or of its adjoint, as the instruction says.
+        This is an element of the matrix, of its transpose or of its adjoint, depending on the instruction.
         """
         e = self.e if self.by_system else self.scalars
         i, j = (self.e.opaque(v, self.m) for v in ((column, row) if self.swapped else (row, column)))
@@ -144,18 +148,18 @@ class _Solver:
         return conjugate(element) if self.conjugated else element
 
     def place(self, row: Value) -> tuple[Index, Index, Index]:
-        """Return the index in ``b`` and ``x`` of unknown number ``row`` for the current right-hand sides."""
+        """Return the index in ``b`` and ``x`` of unknown ``row`` for the current right-hand sides."""
         index = self.e.opaque(row, self.m)
         if self.operation.left_side:
             return self.system, index, self.column
         return self.system, self.column, index
 
     def known(self, row: Value) -> Element:
-        """Emit the load of the value of unknown number ``row``, which is solved already."""
+        """Emit the load of the value of unknown ``row``, which is solved already."""
         return self.unknowns.get(row) if self.unknowns is not None else self.e.load(self.x, self.place(row))
 
     def found(self, row: Value, value: Element) -> None:
-        """Emit the store of the value of unknown number ``row``."""
+        """Emit the store of the value of unknown ``row`` to the result, and to the stack if kept there."""
         if self.unknowns is not None:
             self.unknowns.set(value, row)
         scatter(self.e, self.x, self.place(row), value)
@@ -184,9 +188,9 @@ class _Solver:
             self.block(self.f.constant(I64, 0), remainder, self.f.constant(I64, remainder), last)
 
     def block(self, start: Value, size: int, low: Value, high: Value) -> None:
-        """Emit the solution of a triangular system for unknowns start <= k < start + size.
+        """Emit the solution for the few unknowns start <= k < start + size, unrolled.
 
-        The unknowns in low <= k < high are solved already.
+        The other unknowns of their equations, those in low <= k < high, are solved already.
         """
         rows = [start + k if k else start for k in range(size)]
         begun: list[Element] = [self.e.load(self.b, self.place(row)) for row in rows]

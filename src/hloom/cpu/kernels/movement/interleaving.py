@@ -75,9 +75,9 @@ class Rows:
 def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Rows | None:
     """Return the loops of a kernel if the rows of its results are so narrow that lanes should be rows.
 
-    Returns None if vectors along the innermost loop are better, or the unrolled code of a row would be too
-    long. ``reduced`` says that the kernel reduces its rows, in unrolled code: then lanes are rows of any
-    narrow result.
+    Returns None if vectors along the innermost loop are better, or if the unrolled code of a row would be too
+    long. ``reduced`` says that the kernel reduces its rows, in unrolled code: then vectors along a row are
+    never better.
     """
     inputs, roots, members = parts.inputs, parts.roots, parts.members
     moved = any(isinstance(m.operation, Concatenate | Transpose) for m in members)
@@ -146,7 +146,7 @@ def emit_rows_kernel(
     """Emit the kernel (inputs..., results..., begin, end), with rows as vector lanes, and columns unrolled.
 
     ``repeats`` says that an element may be computed and stored twice, so that the last vector may overlap its
-    predecessor. Results that lack the last dimension, or where its size is 1, have one element per row.
+    predecessor. Results that lack the last dimension, or in which its size is 1, have one element per row.
     """
     inputs, results = parts.inputs, result_shapes(parts.roots)
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])

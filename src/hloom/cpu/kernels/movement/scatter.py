@@ -226,7 +226,7 @@ class _Kernel:
         return len(self.batch) == len(self.indexed) == 1 and compaction_lanes(self.f.target) > 0
 
     def emit_shared(self) -> LoopKernel:
-        """Emit a thread's kernel: the updates of windows whose start index s is in begin <= s < end.
+        """Emit the kernel that each thread calls: for windows whose start index s is in begin <= s < end.
 
         If the scatter indices might ascend, the kernel tests them, and applies updates with ascending indices
         as several interleaved streams.

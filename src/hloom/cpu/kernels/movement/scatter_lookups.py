@@ -21,9 +21,9 @@ MOST_LOOKUPS: Final = 4
 
 
 def lookups(update: HloInstruction, arrays: Container[HloInstruction]) -> list[HloInstruction]:
-    """Return the gathers that an elementwise expression for a scatter's ``update`` reads element by element.
+    """Return the gathers from which the expression of a scatter's ``update`` is computed elementwise.
 
-    Each of them reads one element of an array in memory for one update. At most `MOST_LOOKUPS` are returned.
+    For one update, each of them reads one element of an array in memory. At most `MOST_LOOKUPS` are returned.
     ``arrays`` are the instructions whose results are in memory, as inputs of the kernel.
     """
     members, waiting = {update: None}, [update]
@@ -57,11 +57,11 @@ class Lookups:
         self._areas: dict[HloInstruction, Value] = {g: e.function.allocate(I32, count) for g in gathers}
 
     def positions(self, e: Elements, indices: Indices) -> list[tuple[Value, Value]]:
-        """Emit the positions in memory order that each gather reads for a vector of updates, as i32.
+        """Emit the positions of the elements that each gather reads for a vector of updates, as i32.
 
-        Returns, for each gather, (address of its array on the stack, vector of positions); nothing is stored.
-        ``indices`` is the index of the updates in the updates array, in which a lane variable enumerates
-        them.
+        A position is a row-major index in the gathered array. Returns, for each gather, (address of its array
+        on the stack, vector of positions); nothing is stored. ``indices`` is the index of the updates in the
+        updates array, in which a lane variable enumerates them.
         """
         return [(area, _position(e, g, indices)) for g, area in self._areas.items()]
 

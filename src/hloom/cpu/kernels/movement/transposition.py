@@ -155,8 +155,8 @@ class TiledElements(Elements):
     def load(self, view: View, indices: Indices, *, of: HloInstruction | None = None) -> Element:
         """Emit the load of an array element, or of a vector of them; return it.
 
-        Inside a tile, arrays that are contiguous along the tile's outer loop are loaded and transposed as a
-        whole tile; the result is the current row of it.
+        Inside a tile, an array that is contiguous along the tile's outer loop, but not along its lanes, is
+        loaded and transposed a whole tile at a time; the result is the tile's current row.
         """
         linear = linearize(indices, view.dimensions)
         terms = dict(linear.terms)

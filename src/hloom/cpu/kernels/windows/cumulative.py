@@ -101,7 +101,7 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
 def may_skip_padding(
     window: Sequence[WindowDimension], computation: HloComputation, inits: Sequence[HloInstruction]
 ) -> bool:
-    """Return whether windows may leave out their padding, whose elements are the initial values.
+    """Return whether a reduce-window may leave out padding elements, which equal the initial values.
 
     The combination of an initial value with itself must be the initial value. Unless the combiner allows any
     order, windows must also combine their padding before their elements.
@@ -187,7 +187,8 @@ class _Scan(ABC):
     def load(self, place: Place, at: Index) -> list[Element]:
         """Emit the load of each operand's element at position ``at`` of the line, counted in memory order.
 
-        ``place`` maps a position in the line to an array index.
+        ``place`` maps a position in the line to an array index. The elements have the combiner's accumulator
+        types.
         """
         index = place(at)
         values = [self.e.load(v, index) for v in self.operands]
@@ -197,8 +198,8 @@ class _Scan(ABC):
     def store(self, place: Place, at: Index, values: Sequence[Element]) -> None:
         """Emit the stores of accumulators as the results at position ``at`` of the line, in memory order.
 
-        The initial values are combined with them first, unless the scan started from these. ``place`` maps a
-        position in the line to an array index.
+        Before that, the initial values are combined with them, unless the scan started from the initial
+        values. ``place`` maps a position in the line to an array index.
         """
         if not self.starts_with_init:
             values = self.combiner.combine(self.e, self.init, values)
@@ -253,8 +254,9 @@ class _StepByStep(_Scan):
     ) -> list[Element] | None:
         """Emit a loop that combines elements low <= n < high of the line into ``state``; return the result.
 
-        A ``state`` of None has no elements. If ``ahead`` is not None, the loop is over results low <= n <
-        high instead: result n is stored after element n + ahead has been combined.
+        The state has an accumulator per operand, or is None before the first element. If ``ahead`` is not
+        None, the loop is over results low <= n < high instead: it combines element n + ahead, then stores
+        result n.
         """
         if low >= high:
             return state
@@ -279,9 +281,9 @@ class _StepByStep(_Scan):
         return joined
 
     def _repeat(self, place: Place, low: int, high: int, state: list[Element] | None) -> None:
-        """Emit a loop that stores one value as all results low <= n < high of the line.
+        """Emit a loop that stores the same value as all results low <= n < high of the line.
 
-        It is ``state``, or the initial values if ``state`` is None.
+        It is the accumulators ``state``, or the initial values if ``state`` is None.
         """
         number = Variable(max(high, 1), "s")
         with self.f.loop(low, high) as loop, self.e.scope():
@@ -299,8 +301,8 @@ class _StepByStep(_Scan):
 class _InRegisters(_Scan):
     """Emits a cumulative reduce-window whose vector lanes are the elements of one line.
 
-    A vector is scanned by log2(lanes) shifted combinations, and then combined with the total of all vectors
-    before. For a floating-point sum, that total is carried along with the sum of its rounding errors.
+    A vector is scanned by log2(lanes) shifted combinations, and then combined with the total of all earlier
+    vectors. For a floating-point sum, that total is carried along with the sum of its rounding errors.
     """
 
     def line(self, place: Place) -> None:
@@ -375,7 +377,8 @@ class _InRegisters(_Scan):
     def _rounded(self, carry: list[Element]) -> list[Element]:
         """Return the total in a carry, with its rounding error added if it is a floating-point sum.
 
-        An error of 0 is not added, so that a sum of -0 stays -0.
+        A carry is a total and, for such sums, its rounding error. An error of 0 is not added, so that a sum
+        of -0 stays -0.
         """
         if not self._is_rounded_sum:
             return carry
@@ -402,7 +405,7 @@ class _InRegisters(_Scan):
         return self.f.constant(I1.vector(self.e.lanes), [int(lane < count) for lane in range(self.e.lanes)])
 
     def _total(self, scanned: Sequence[Element]) -> list[Element]:
-        """Return the last lane, in scan order, of each of the scanned vectors, broadcast to every lane.
+        """Return the totals of scanned vectors: the last lane, in scan order, broadcast to every lane.
 
         There is one vector for each operand of the reduce-window.
         """
@@ -410,9 +413,9 @@ class _InRegisters(_Scan):
         return [_shuffled(x, [0 if self.scan.backward else lanes - 1] * lanes) for x in scanned]
 
     def _local(self, values: list[Element], valid: int) -> list[Element]:
-        """Return the scan of a vector by itself; only its first ``valid`` lanes have elements.
+        """Return the scan of one vector per operand, as if no elements came before the vector's.
 
-        There is one vector for each operand of the reduce-window.
+        Only the first ``valid`` lanes have elements.
         """
         lanes, backward = self.e.lanes, self.scan.backward
         kind = self.combiner.accumulators[0]
@@ -440,7 +443,7 @@ class _InRegisters(_Scan):
 def _shuffled(element: Element, lanes: Sequence[int], other: Element | None = None) -> Element:
     """Return a shuffle of a vector ``element``, complex or not, that takes lane ``lanes[k]`` into lane k.
 
-    Numbers from the vector's own lane count on take lanes from ``other``.
+    If the vector has n lanes, number n + j takes lane j of ``other``.
     """
     if isinstance(element, tuple):
         second = other if isinstance(other, tuple) else (None, None)

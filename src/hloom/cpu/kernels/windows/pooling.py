@@ -33,9 +33,9 @@ WRITTEN_OUT: Final = 32
 
 
 def is_pooling(i: HloInstruction) -> bool:
-    """Return whether a reduce-window gets the kernel for windows that leave out their padding.
+    """Return whether `emit_pooling` emits a reduce-window, with windows that leave out their padding.
 
-    It must have padding that windows may leave out, and enough windows to fill vectors.
+    There must be padding that windows may leave out, and enough windows to fill vectors.
     """
     window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
@@ -70,7 +70,8 @@ def _axes(i: HloInstruction) -> list[StrideAxis]:
 def emit_pooling(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     """Emit the kernel (operands..., initial values..., results..., begin, end) of a padded reduce-window.
 
-    It loops over the first dimension, other than the last one, in which the result has several elements.
+    A call computes the indices begin <= n < end of the result's first dimension of several elements, without
+    counting the last dimension.
     """
     pool = _Pool(module, name, i)
     return pool.emit()
@@ -108,10 +109,10 @@ class _Pool:
         return LoopKernel(self.name, trips, 1, work, lanes_text(self.vectors.lanes))
 
     def _line(self, at: list[Index]) -> None:
-        """Emit all windows along the last dimension: vectors of those without padding, then the other ones.
+        """Emit all windows along the last dimension: those without padding as vectors, the others singly.
 
-        If the other windows are many, or those without padding too few for a vector, one loop over vectors
-        computes all of them. ``at`` are the positions along the other dimensions.
+        If many windows have padding, or those without are too few for a vector, one loop over vectors
+        computes all windows. ``at`` are the positions along the other dimensions.
         """
         self.ranges: list[tuple[Value | int, Value | int]] = []
         self.whole: Value | None = None
@@ -149,9 +150,10 @@ class _Pool:
             self._position(e, [*at, Index.of(lane) + first], range(self.axes[-1].taps))
 
     def _position(self, e: Elements, at: Sequence[Index], taps: range) -> None:
-        """Emit the window at position ``at``, or a vector of windows from there on: its reduction and store.
+        """Emit the reduction and the store of a window, or of a vector of adjacent windows.
 
-        ``taps`` are the window elements to combine along the last dimension.
+        ``at`` is the position of the (first) window, ``taps`` are the window elements to combine along the
+        last dimension.
         """
         if math.prod(axis.taps for axis in self.axes) > WRITTEN_OUT:
             self._store(e, at, self._looped(e, at, taps))
@@ -167,8 +169,8 @@ class _Pool:
     def _written_out(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
         """Emit the unrolled reduction of a window, or of a vector of windows; return the accumulators.
 
-        Only along the last dimension may windows reach into the padding. ``minor`` are the window elements to
-        combine along the last dimension.
+        The windows may have padding along the last dimension only. ``minor`` are the window elements to
+        combine along that dimension.
         """
         accumulators = [spread(e, x) for x in self.start]
         for taps in itertools.product(*(range(axis.taps) for axis in self.axes[:-1]), minor):
@@ -178,7 +180,8 @@ class _Pool:
     def _looped(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
         """Emit loops that reduce the window elements that are not in the padding; return the accumulators.
 
-        ``minor`` are the window elements to combine along the last dimension.
+        ``minor`` are the window elements to combine along the last dimension; lanes of a vector skip those in
+        the padding.
         """
         bounds = [*self.ranges, (minor.start, minor.stop)]
         variables = [Variable(axis.taps, "w") for axis in self.axes]
@@ -199,10 +202,10 @@ class _Pool:
     def _step(
         self, e: Elements, at: Sequence[Index], taps: Sequence[Index], state: list[Element]
     ) -> list[Element]:
-        """Emit the combination of ``state`` with one window element; return the new state.
+        """Emit the combination of the accumulators ``state`` with a window element; return the new state.
 
-        Its number along each dimension is in ``taps``, and the window's position in ``at``. Lanes in the
-        padding combine the initial value, which has no effect.
+        ``taps`` is the element's index in the window, ``at`` the window's position. Lanes in the padding
+        combine the initial value, which has no effect.
         """
         places = tuple(
             p * axis.step + tap * axis.dilation + -axis.low

@@ -26,7 +26,7 @@ from hloom.plan.kernel import KernelPlan
 
 @KERNELS.register("scan")
 def emit_scan(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a scan: a kernel if its step is elementwise, and its call; else a call of the host's evaluator."""
+    """Emit a scan: the call of a kernel if its computation is elementwise, else of the host's evaluator."""
     i = plan.instruction
     if not is_elementwise(i):
         KERNELS[HOST].emit(program, plan)

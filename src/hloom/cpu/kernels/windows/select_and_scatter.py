@@ -54,12 +54,12 @@ def emit_select_and_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _window(i: HloInstruction) -> list[WindowDimension]:
-    """Return the dimensions of the window of a select-and-scatter, without window reversal."""
+    """Return the dimensions of a select-and-scatter's window, with window reversal, if any, removed."""
     return [replace(d, window_reversal=False) for d in operation_of(i, SelectAndScatter).window]
 
 
 def untouched(d: WindowDimension, windows: int, size: int) -> bool:
-    """Return whether the windows along a dimension are single, distinct elements inside the operand.
+    """Return whether each window is a single element along a dimension: window p has operand element p.
 
     ``windows`` is the number of windows along the dimension, ``size`` the operand's size in it.
     """
@@ -85,7 +85,10 @@ def _covered(i: HloInstruction) -> bool:
 
 
 def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """Emit the kernel (initial value, result, begin, end) that fills a select-and-scatter's result."""
+    """Emit the kernel (initial value, result, begin, end) that stores the initial value in all results.
+
+    These are the results of select-and-scatter ``i``.
+    """
     initial = i.operands[2]
     count = i.shape.element_count
     f, (source, target), begin, end = begin_kernel(module, name, [initial.shape, i.shape])
@@ -107,9 +110,9 @@ def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Windows:
-    """Emits the kernel of a select-and-scatter's windows.
+    """Emits the kernel (operand, source, initial value, result, begin, end) of a select-and-scatter.
 
-    Its parameters are operand, source, initial value, result, begin and end.
+    For each window, the kernel selects an element and combines the source into the result there.
     """
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
@@ -169,7 +172,7 @@ class _Windows:
         return LoopKernel(self.name, trips, 1, work, form)
 
     def _vectors(self, lane: Variable) -> None:
-        """Emit the loop over vectors of windows along ``lane``; the last vector may overlap another one."""
+        """Emit the loop over vectors of windows along ``lane``; the last one may overlap its predecessor."""
         f, lanes = self.f, self.e.lanes
         lane.is_lane = True
         with f.loop(0, -(-lane.trips // lanes) * lanes, lanes) as loop, self.e.scope():
@@ -236,14 +239,14 @@ class _Windows:
     ) -> None:
         """Emit the store of one row of a vector of adjacent windows, as contiguous results.
 
-        A result is the combination of the initial value and a source at the selected elements, and the
-        initial value at others.
+        At selected elements, a result is the combination of the initial value and a source; it is the initial
+        value at others.
 
         Args:
             place: the result index of the row's first element.
             inside: the condition that the row is inside the operand; None if it always is.
-            number: the number in the window of the row's first element.
-            state: the selection: (number of the selected element in its window, its value).
+            number: the row-major index in the window of the row's first element.
+            state: the selection: (index of the selected element in its window, its value).
             value: the elements of the source that belong to the windows.
         """
         e, f, step = self.e, self.f, self.window[-1].size
@@ -294,9 +297,9 @@ class _Windows:
         nested_reduction(self.e, looped, [], scatter)
 
     def _none(self) -> list[Element]:
-        """Return the initial selection: (number of the selected element in the window, its value).
+        """Return the initial selection: (row-major index of the selected element in the window, its value).
 
-        The number is -1 until an element is selected.
+        The index is -1 until an element is selected.
         """
         e = self.e
         number = self.f.constant(I32.vector(e.lanes), -1)
@@ -305,14 +308,14 @@ class _Windows:
     def _challenge(
         self, state: list[Element], place: Indices, inside: Value | None, number: Value, *, first: bool
     ) -> list[Element]:
-        """Emit the choice between the selected element of a window and another one; return the new selection.
+        """Emit the choice between a window's selected element and a candidate; return the new selection.
 
         Args:
-            state: the selection: (number of the selected element in the window, or -1, its value).
-            place: the index of the other element in the operand.
+            state: the selection: (row-major index of the selected element in the window, or -1; its value).
+            place: the index of the candidate in the operand.
             inside: the condition that ``place`` is inside the operand; None if it always is.
-            number: the number of the other element in the window.
-            first: whether it is the first element, which is selected without comparison.
+            number: the row-major index of the candidate in the window.
+            first: whether the candidate is the first element, which is selected without comparison.
         """
         e = self.e
         with e.masked(inside):
@@ -330,12 +333,15 @@ class _Windows:
     def _put(
         self, place: Indices, inside: Value | None, number: Value, state: list[Element], value: Element
     ) -> None:
-        """Emit the combination of the source's ``value`` into the result at ``place``, if that was selected.
+        """Emit the store of the result at ``place``: combined with ``value``, if that element was selected.
+
+        If not, the result keeps its value, or gets the initial value if windows do not overlap. ``value`` is
+        the source's element for the window.
 
         Args:
             inside: the condition that ``place`` is inside the result; None if it always is.
-            number: the number in the window of the element at ``place``.
-            state: the selection: (number of the selected element in the window, its value); each lane has its
+            number: the row-major index in the window of the element at ``place``.
+            state: the selection: (index of the selected element in the window, its value); each lane has its
                 own window.
         """
         e = self.e

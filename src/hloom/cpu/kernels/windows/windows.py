@@ -13,7 +13,7 @@ from hloom.plan.kernel import KernelPlan
 def emit_reduce_window(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a reduce-window: as a scan if its windows are cumulative, else as pooling if it is padded.
 
-    If it is neither, it is a loop over the elements of the result.
+    If neither is the case, it becomes a loop over the elements of the result.
     """
     i = plan.instruction
     scan = cumulative_of(i)
