@@ -70,7 +70,10 @@ class ConvolutionKernels:
 
     @property
     def first_kernel(self) -> int:
-        """Return the byte offset in the workspace of the packed filters; they follow the base's copy."""
+        """Return the byte offset in the workspace of a convolution's packed filters (rhs).
+
+        They follow the copy of the base (lhs), if there is one.
+        """
         return -(-self.convolution.copied_bytes // 64) * 64
 
 

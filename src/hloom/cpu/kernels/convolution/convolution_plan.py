@@ -61,10 +61,9 @@ class StrideAxis:
 
     @property
     def whole(self) -> tuple[int, int]:
-        """Return (first, end) of the positions at which all taps of this axis are inside the base (lhs).
+        """Return (first, end) of the result positions at which all taps are inside the base (lhs).
 
-        Positions are those of results, and taps are window elements. Returns (0, 0) if there is no such
-        position.
+        This is along one axis; taps are window elements. Returns (0, 0) if there is no such position.
         """
         if not self.step:
             return (0, self.positions) if self._inside(0, 0) and self._inside(0, self.taps - 1) else (0, 0)
@@ -75,7 +74,7 @@ class StrideAxis:
 
     @property
     def bounded(self) -> bool:
-        """Return whether a window element is outside the base (lhs) at some position along this axis."""
+        """Return whether, at some position along this axis, a window element is outside the base (lhs)."""
         return self.taps > 0 and self.whole != (0, self.positions)
 
     def _inside(self, position: int, tap: int) -> bool:

@@ -131,13 +131,13 @@ class _Transform:
         return self.f.offset(base, index, self.part)
 
     def finished(self, pair: Pair) -> Pair:
-        """Return a result element; for an inverse transform, swap its parts and divide them by the length."""
+        """Return an element of the result; an inverse transform swaps its parts and divides by the length."""
         if not self.axis.inverse:
             return pair
         return pair[1] * (1.0 / self.n), pair[0] * (1.0 / self.n)
 
     def begun(self, pair: Pair) -> Pair:
-        """Return an operand element; its real and imaginary parts are swapped if the transform is inverse."""
+        """Return an element of the operand; an inverse transform swaps its real and imaginary parts."""
         return (pair[1], pair[0]) if self.axis.inverse else pair
 
     def half_turns(self) -> Value:
@@ -405,7 +405,7 @@ class _SideBySide(_Transform):
             self.put(index, [real, imaginary], self.axis.elements("complex"))
 
     def put(self, index: Value, values: list[Value], row: int) -> None:
-        """Emit stores of one real or complex number into every lane's result.
+        """Emit stores of one real or complex number into the result of every lane's transform.
 
         Args:
             index: index of the element along the transformed dimension.

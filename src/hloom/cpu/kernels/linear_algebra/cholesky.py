@@ -92,7 +92,7 @@ class _Small:
         self.factor = Scratch(e, self.kind, [n, n]) if n <= SMALL else None
 
     def given(self, i: Value, j: Value) -> Element:
-        """Emit the load of element (i, j), i >= j, of the Hermitian operand.
+        """Emit the load of element (i, j), i >= j, of the Hermitian matrix to factor.
 
         Only one triangle of the operand is given: if it is the upper one, this is the conjugate of element
         (j, i).
@@ -115,7 +115,10 @@ class _Small:
         return conjugate(self.e.load(self.result, (self.matrix, column, row)))
 
     def set(self, value: Element, i: Value, j: Value) -> None:
-        """Emit the store of element (i, j) of the lower factor, to the stack if small, else to the result."""
+        """Emit the store of element (i, j) of the lower factor.
+
+        It goes to the stack if matrices are small, else to the result.
+        """
         if self.factor is not None:
             self.factor.set(value, i, j)
         else:
@@ -133,7 +136,7 @@ class _Small:
             scatter(self.e, self.result, (self.matrix, column, row), conjugate(value))
 
     def run(self) -> None:
-        """Emit the factorization and the stores of the result: all NaN if a pivot is not positive."""
+        """Emit a Cholesky factorization and the stores of its result: all NaN if a pivot is not positive."""
         with self.f.loop(0, self.n) as columns, self.e.scope():
             j = columns.index
             square = real_part(self.reduced(j, j, j))
@@ -211,7 +214,7 @@ class _Large:
         return numbers.compare("slt", limit.cast("trunc", I32).splat(self.lanes))
 
     def run(self) -> None:
-        """Emit the factorization: copy a triangle to the result, factor it there, zero the other triangle.
+        """Emit a Cholesky factorization: copy a triangle to the result, factor it, zero the other triangle.
 
         The result is NaN throughout if the matrix is not positive definite.
         """

@@ -119,11 +119,14 @@ class _Emitter:
                 offset += _padded(room)
 
     def part(self, array: Value, room: Room) -> Value:
-        """Return the address of the current matrix of the batch in ``array``, an operand or result."""
+        """Return the address of the current matrix of a LAPACK call's batch in ``array``.
+
+        ``array`` is an operand or a result of the program, and ``room`` LAPACK's array for it.
+        """
         return self.f.offset(array, self.index * room.bytes)
 
     def emit(self) -> None:
-        """Emit the preparation of the call's arrays, the call, and the transposition of its results.
+        """Emit the preparation of a LAPACK call's arrays, the call, and the transposition of its results.
 
         Some routines need a finite matrix: if a matrix is not finite, they are not called, and the status
         that the call returns says so.

@@ -121,7 +121,7 @@ class _Solver:
         vector_loop(self.e, lane, first, end, self.solve, exact=exact)
 
     def systems(self, begin: Value, end: Value) -> None:
-        """Emit a loop over the systems begin <= s < end of the batch, with one system per lane.
+        """Emit a loop that solves the systems begin <= s < end of the batch, with one system per lane.
 
         It has an inner loop over the right-hand sides.
         """
@@ -167,7 +167,7 @@ class _Solver:
     # -- substitution
 
     def solve(self) -> None:
-        """Emit the substitution for all unknowns of the current right-hand sides, in small blocks."""
+        """Emit the substitution for all unknowns of the current right-hand sides, a few of them at a time."""
         full_rows, remainder = self.m // BLOCK * BLOCK, self.m % BLOCK
         if self.forward:
             with self.f.loop(0, full_rows, BLOCK) as loop, self.e.scope():

@@ -86,9 +86,9 @@ class _Part:
     members: Sequence[HloInstruction]
 
     def written(self, indices: Sequence[Index]) -> Index:
-        """Return the index, in elements, at which the result stores the operand's element ``indices``.
+        """Return the index at which a concatenate's result stores the element ``indices`` of an operand.
 
-        It is counted from the place of the operand's first element in the result.
+        It is counted in elements from the place of the operand's first element in the result.
         """
         total = Index(0)
         for index, stride in zip(indices, self.strides, strict=True):
@@ -96,7 +96,7 @@ class _Part:
         return total
 
     def space(self) -> Space:
-        """Return the loops over the operand's elements.
+        """Return the loops over the elements of one operand of a concatenate.
 
         One loop takes the place of several adjacent dimensions if the strides of the inputs and of the result
         allow it.
@@ -107,7 +107,7 @@ class _Part:
         return merge_loops(space, [*accesses.linear, self.written(space.indices)], accesses.pinned)
 
     def emit(self, module: Module, name: str) -> LoopKernel:
-        """Emit the kernel (inputs..., result, begin, end) that stores the operand in the result.
+        """Emit the kernel (inputs..., result, begin, end) that stores one operand of a concatenate.
 
         ``result`` is the address, in the concatenation, of the operand's first element.
         """

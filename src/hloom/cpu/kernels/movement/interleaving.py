@@ -63,7 +63,7 @@ class Rows:
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
     def places(self) -> list[tuple[Index, ...]]:
-        """Return the array index of each element of a row of the results, in memory order.
+        """Return the array index of each element of a row of a kernel's results, in memory order.
 
         The indices contain the variables of the loops around the columns, which select the row.
         """

@@ -143,7 +143,7 @@ class _Kernel:
         return LoopKernel(self.name, trips, 1, self.work, lanes_text(self.elements.lanes))
 
     def update(self) -> None:
-        """Emit the updates of the current window, unless it exceeds the operand."""
+        """Emit the updates of a scatter's current window, unless it exceeds the operand."""
         starts = self.body.starts()
         inside = self.body.inside(starts)
         with nullcontext() if inside is None else self.f.when(inside), self.elements.scope():
@@ -175,7 +175,7 @@ class _Kernel:
         return first in self.operation.scatter_indices_batching_dims
 
     def window(self, starts: dict[int, Value]) -> None:
-        """Emit the updates of one window's elements, in place.
+        """Emit the updates of the elements of one window of a scatter, in place.
 
         ``starts`` maps operand dimensions to the start index of the window.
         """
@@ -186,7 +186,7 @@ class _Kernel:
 
     @property
     def cells(self) -> int:
-        """Return the number of different starts that a window may have in the operand.
+        """Return the number of different starts that a window of a scatter may have in the operand.
 
         It is the product of the sizes of those operand dimensions that have start indices.
         """
@@ -222,11 +222,11 @@ class _Kernel:
         return lanes >= LANES or (lanes > 0 and self.work >= LONG_WINDOW * windows)
 
     def tests_order(self) -> bool:
-        """Return whether the kernel tests at run time whether the scatter indices are in ascending order."""
+        """Return whether a scatter's kernel tests at run time whether the scatter indices ascend."""
         return len(self.batch) == len(self.indexed) == 1 and compaction_lanes(self.f.target) > 0
 
     def emit_shared(self) -> LoopKernel:
-        """Emit the kernel that each thread calls: for windows whose start index s is in begin <= s < end.
+        """Emit the scatter kernel that each thread calls: for windows with start indices begin <= s < end.
 
         If the scatter indices might ascend, the kernel tests them, and applies updates with ascending indices
         as several interleaved streams.
@@ -244,10 +244,10 @@ class _Kernel:
         return LoopKernel(self.name, self.cells, grain, self.work)
 
     def emit_unsorted(self) -> None:
-        """Emit the updates of windows whose start index is in the thread's range, for indices in any order.
+        """Emit the updates of windows whose start index is in the thread's range begin <= s < end.
 
-        If compaction of the indices does not pay, the thread whose range begins at 0 applies the updates of
-        all threads, and the other threads apply none.
+        The scatter indices may have any order. If compaction of the indices does not pay, the thread whose
+        range begins at 0 applies the updates of all threads, and the other threads apply none.
         """
         if self.compaction_pays():
             self.emit_chunks()

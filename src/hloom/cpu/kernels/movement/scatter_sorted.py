@@ -115,7 +115,7 @@ class SortedUpdates:
         return e, wide, [wide if v is self.variable else v for v in self._variables]
 
     def _start(self, number: Value) -> Value:
-        """Emit the load of the start index in the operand of update ``number``."""
+        """Emit the load of the index in a scatter's operand at which update ``number`` starts."""
         with self._at(number):
             (start,) = Update(self._e, self._scatter, [], self._variables).starts().values()
         return start
@@ -137,10 +137,10 @@ class SortedUpdates:
         return low.get()
 
     def _run(self, low: Value, high: Value, update: Callable[[], None]) -> None:
-        """Emit the updates low <= n < high, divided into streams of about equal length.
+        """Emit the updates low <= n < high of a scatter, divided into streams of about equal length.
 
         Updates of the same element are in one stream. A loop applies one update of each stream in turn, up to
-        the length of the shortest stream; then the rest of each stream follows.
+        the length of the shortest stream; then the rest of each stream follows. ``update`` emits one update.
         """
         f = self._f
         last = f.constant(I64, self.variable.trips - 1)
@@ -197,7 +197,7 @@ class SortedUpdates:
             self.variable.value = None
 
     def _bound(self, stream: Value | int) -> Value:
-        """Return the address, on the stack, of the index of the first update of stream ``stream``.
+        """Return the address, on the stack, of the index of a scatter's first update in stream ``stream``.
 
         That index is also the end of the stream before.
         """

@@ -50,7 +50,7 @@ class Update:
         return checks
 
     def starts(self) -> dict[int, Value]:
-        """Emit the start indices of the current window, as {operand dimension: i64}.
+        """Emit the start indices of the current window of a scatter, as {operand dimension: i64}.
 
         The values are those of the scatter indices, not clamped to the operand.
         """
@@ -92,7 +92,7 @@ class Update:
         return condition
 
     def window_sizes(self) -> list[int]:
-        """Return the size of a window in each dimension of the operand."""
+        """Return the size of a scatter's window in each dimension of the operand."""
         operation = self.operation
         dropped = (*operation.inserted_window_dims, *operation.input_batching_dims)
         windows = operation.update_window_dims
@@ -100,7 +100,7 @@ class Update:
         return [1 if d in dropped else next(sizes) for d in range(len(self.results[0].dimensions))]
 
     def place(self, starts: dict[int, Value]) -> Indices:
-        """Return the index in the operand of the current element of the window at ``starts``.
+        """Return the index in a scatter's operand of the current element of the window at ``starts``.
 
         The loop variables select the element; the window must lie inside the operand.
         """

@@ -180,7 +180,7 @@ class _Scan(ABC):
         self.starts_with_init = self.first_is_low or self.combiner.free
 
     def prepare(self) -> None:
-        """Emit the loads of the initial values, and convert them to the combiner's accumulator types."""
+        """Emit the loads of a scan's initial values, and convert them to the combiner's accumulator types."""
         loaded = [spread(self.e, self.e.load(v, ())) for v in self.inits]
         self.init = self.combiner.starts(loaded, [v.element_type for v in self.inits])
 

@@ -109,10 +109,11 @@ class _Pool:
         return LoopKernel(self.name, trips, 1, work, lanes_text(self.vectors.lanes))
 
     def _line(self, at: list[Index]) -> None:
-        """Emit all windows along the last dimension: those without padding as vectors, the others singly.
+        """Emit the reductions of all windows along the last dimension.
 
-        If many windows have padding, or those without are too few for a vector, one loop over vectors
-        computes all windows. ``at`` are the positions along the other dimensions.
+        Windows without padding are computed as vectors, the others singly. If many windows have padding, or
+        those without are too few for a vector, one loop over vectors computes all windows. ``at`` are the
+        positions along the other dimensions.
         """
         self.ranges: list[tuple[Value | int, Value | int]] = []
         self.whole: Value | None = None
@@ -137,9 +138,10 @@ class _Pool:
                 self._position(self.scalars, [*at, Index(position)], minor.taps_inside(position))
 
     def _vectors(self, at: list[Index], first: int, last: int) -> None:
-        """Emit windows first <= p < last of the last dimension, which have no padding there, as vectors.
+        """Emit the reductions of windows first <= p < last of the last dimension, as vectors of windows.
 
-        The last vector may overlap the one before. ``at`` are the positions along the other dimensions.
+        They have no padding along that dimension. The last vector may overlap the one before. ``at`` are the
+        positions along the other dimensions.
         """
         f, e, count = self.f, self.vectors, last - first
         lane = Variable(count, "p")
