@@ -52,8 +52,9 @@ class CpuBackend(Backend):
     def compile(self, module: HloModule, options: CompileOptions) -> Program:
         """Compile a module, or load its machine code from the cache.
 
-        A module with unbounded dimensions (``f32[?]``) is compiled when it runs, for the sizes of its
-        arguments. Raises HloError (rule name ``cpu.platform``) if native code cannot run on this system.
+        A module with unbounded dimensions (``f32[?]``) is not compiled before it runs: a run compiles it for
+        the sizes of its arguments. Raises HloError (rule ``cpu.platform``) if native code cannot run on this
+        system.
         """
         require_native_platform()
         if is_unbounded(module):
@@ -61,9 +62,10 @@ class CpuBackend(Backend):
         return CompiledProgram(compile_or_load(module, reproducible=options.reproducible))
 
     def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
-        """Load one program for each device of ``world``, replica-major; return them in the same order.
+        """Load ``programs``, one per device of ``world``, replica-major; return a device program for each.
 
-        Collectives run in native code only if all programs are already compiled; else Python runs them.
+        If a program has unbounded dimensions, Python runs all collectives; otherwise native code runs those
+        that it supports.
         """
         natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
         compiled = len(natives) == len(programs)
@@ -81,10 +83,10 @@ class CpuBackend(Backend):
         ]
 
     def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> SplitProgram:
-        """Split a module in two: one that computes what depends on unchanging arguments only, and the rest.
+        """Split a module in two: values that are computed once, and what every run computes from them.
 
-        ``kept`` holds the numbers of the parameters whose arguments do not change from run to run. Raises
-        HloError (rule name ``prepare.dynamic``) if the module has arrays of dynamic size.
+        The former depend only on arguments that never change: those of the parameters with numbers in
+        ``kept``. Raises HloError (rule ``prepare.dynamic``) if the module has arrays of dynamic size.
         """
         if is_dynamic(module):
             message = f"arguments of {module.name} cannot be prepared: it has arrays of dynamic sizes"
@@ -100,15 +102,16 @@ class CpuBackend(Backend):
         stop: ctypes.c_uint64 | None = None,
         host: Host | None = None,
     ) -> Gang | None:
-        """Return a gang, which runs the programs of all devices in turns in one thread; None if it cannot.
+        """Return a gang: an object that runs the programs of all devices in turns in one thread.
 
-        It cannot if a program has dynamic or unbounded sizes, writes dump files, or makes calls into Python
-        that ``host`` does not answer, or if the C library cannot switch stacks.
+        Returns None if a program has dynamic or unbounded sizes, writes dump files, or makes calls into
+        Python that ``host`` does not answer, or if the C library cannot switch stacks.
 
         Args:
             programs: one program per device, replica-major.
             counts: the numbers of replicas and of partitions.
-            stop: a word; a run ends early when it becomes nonzero; None for no such word.
+            stop: a 64-bit word that a caller sets to a nonzero value to end a run early; None for no such
+                word.
             host: answers calls into Python, other than collectives in native code; None if nothing does.
         """
         natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
@@ -122,12 +125,15 @@ class CpuBackend(Backend):
 
 
 class _Inspected(Program):
-    """Base of the cpu backend's programs: tells sizes, cost, HLO, IR and assembly of the compiled module."""
+    """Base class of the cpu backend's programs: its properties describe the compiled module.
+
+    They are the sizes of its memory, its cost, its array copies, HLO, LLVM IR and assembly.
+    """
 
     @property
     @abstractmethod
     def native(self) -> NativeExecutable:
-        """Return this program's module in compiled form: machine code, and what it was made from."""
+        """Return the compiled form of this program's module: its machine code, with its HLO and LLVM IR."""
 
     @property
     def memory(self) -> ProgramMemory:
@@ -172,12 +178,13 @@ class CompiledProgram(_Inspected):
         return CompiledDeviceProgram(self._native, device)
 
     def direct_call(self, checked: Callable[..., Any], *, donates: bool = False) -> Callable[..., object]:
-        """Return a CPython builtin function that runs the program on NumPy arrays, if possible.
+        """Return a CPython builtin function that runs the program on NumPy arrays, or else ``checked``.
 
-        The builtin calls ``checked`` for arguments that are not arrays of exactly the expected type, shape
-        and layout. Returns ``checked`` itself if the program calls back into Python, has arrays of dynamic
-        size or writes snapshots of its runs, or if `Caller.builtin` does not support its parameters or
-        results. ``donates``: results take the memory of the donated arguments that they alias.
+        The builtin calls ``checked``, a function that checks and converts arguments and then runs the
+        program, if an argument is not an array of exactly the expected type, shape and layout. Returns
+        ``checked`` itself if the program calls back into Python, has arrays of dynamic size or writes
+        snapshots of its runs, or if `Caller.builtin` does not support its parameters or results. ``donates``:
+        whether results are written to the memory of the donated arguments that they alias.
         """
         native = self._native
         records = native.dump is not None and native.dump.snapshots
@@ -186,16 +193,16 @@ class CompiledProgram(_Inspected):
 
 
 class UnboundedProgram(_Inspected):
-    """A program with unbounded dimensions, compiled when it runs on a new combination of argument sizes."""
+    """A program with unbounded dimensions; a run compiles it if its combination of argument sizes is new."""
 
     def __init__(self, module: HloModule, options: CompileOptions) -> None:
         self._forms = RefinedForms(module, reproducible=options.reproducible)
 
     @property
     def native(self) -> NativeExecutable:
-        """Return the compiled module that the last run used, as each run may have other argument sizes.
+        """Return the compiled module that the last run used, as each run may have different argument sizes.
 
-        Before the first run nothing is compiled: raises HloError (rule name ``compile.unbounded``).
+        Raises HloError (rule ``compile.unbounded``) before the first run, as nothing is compiled yet.
         """
         if self._forms.latest is None:
             message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
@@ -207,7 +214,7 @@ class UnboundedProgram(_Inspected):
 
 
 class CompiledDeviceProgram(DeviceProgram):
-    """A compiled program on one device, with the state that the device keeps from run to run."""
+    """A compiled program on one device, with what the device keeps between runs, such as random state."""
 
     def __init__(
         self,
@@ -267,10 +274,10 @@ class CompiledDeviceProgram(DeviceProgram):
 def _host_calls(
     native: NativeExecutable, device: VirtualDevice, participants: Mapping[int, Participant] | None
 ) -> HostCalls:
-    """Return the object that answers a program's host calls (calls back into Python) on a device.
+    """Return the object by which Python evaluates instructions for a program on a device (host calls).
 
-    ``participants``: the collectives that run in native code instead, by the number of their host call; None
-    if there are none.
+    ``participants``: for each collective that native code runs instead, by the index of its host call, the
+    device's part in it; None if there are no such collectives.
     """
     from hloom.cpu.runtime.host import HostCalls
 
@@ -278,7 +285,10 @@ def _host_calls(
 
 
 class UnboundedDeviceProgram(DeviceProgram):
-    """A program with unbounded dimensions on one device; each run uses the code for its argument sizes."""
+    """A program with unbounded dimensions on one device; a run uses the code compiled for its argument sizes.
+
+    The code of a combination of argument sizes is compiled by the first run with it.
+    """
 
     def __init__(self, forms: RefinedForms, device: VirtualDevice) -> None:
         self._forms = forms

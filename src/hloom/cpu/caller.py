@@ -47,7 +47,7 @@ class Caller:
     def inputs(self, arguments: Sequence[Array | None]) -> list[Array]:
         """Convert the leaves of the arguments to contiguous arrays of the types of the program's parameters.
 
-        Leaves are the arrays and tokens in nested tuples; a token becomes an empty array.
+        Leaves are the arrays and tokens in nested tuples; a token, None, becomes an array without elements.
         """
         return [
             np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
@@ -55,10 +55,11 @@ class Caller:
         ]
 
     def outputs(self, donated: Sequence[Array | None] = ()) -> list[Array]:
-        """Return an array for each leaf of the program's result: a new one, or that of a donated argument.
+        """Return the arrays to which the program writes the leaves of its result.
 
-        ``donated``: the leaves of all arguments if the program may write results to the arguments that they
-        alias, else empty. Raises EvaluationError (rule name ``evaluate.memory``) if memory is short.
+        Each is a new array, or that of the donated argument whose memory the result takes. ``donated``: the
+        leaves of all arguments if donated arguments may be overwritten, else empty. Raises EvaluationError
+        (rule ``evaluate.memory``) if memory is short.
         """
         donors = dict(self.loaded.facts.reuses) if donated else {}
         taken = [donated[donors[n]] if n in donors else None for n in range(len(self.results))]
@@ -100,7 +101,9 @@ class Caller:
         context: Context | None = None,
         address: int | None = None,
     ) -> None:
-        """Run the program on arrays that are given by their addresses.
+        """Run the program on arrays that are given by their addresses, and write its results to ``targets``.
+
+        Raises what `run` raises.
 
         Args:
             sources, targets: the addresses of the arguments' arrays, and of the arrays for the results.
@@ -129,10 +132,10 @@ class Caller:
     def builtin(self, fallback: RunFunction, *, donates: bool = False) -> RunFunction:
         """Return a CPython builtin function that runs the program on arrays of exactly its types and shapes.
 
-        The builtin passes all other arguments to ``fallback``. ``donates``: results take the memory of the
-        donated arguments that they alias. Returns ``fallback`` itself if a parameter is no array of static
-        size, if the result is neither such an array nor a tuple of them, if their types or sizes are
-        unsupported, or if the memory layout of Python's or NumPy's objects is unknown.
+        A call with other arguments calls ``fallback`` instead. ``donates``: whether results are written to
+        the memory of the donated arguments that they alias. Returns ``fallback`` itself if a parameter is not
+        an array of static size, if the result is neither such an array nor a tuple of them, if their types or
+        sizes are unsupported, or if the memory layout of Python's or NumPy's objects is unknown.
         """
         parameters, result = [p.shape for p in self._entry.parameters], self._entry.root.shape
         shapes = [*parameters, *self.results]
@@ -152,9 +155,9 @@ class Caller:
 
 
 def _allocate(shape: Shape) -> Array:
-    """Return an uninitialized array of a shape, an empty one for a token.
+    """Return a new, uninitialized array of the given shape; for a token, an array without elements.
 
-    Raises EvaluationError (rule name ``evaluate.memory``) if memory is short.
+    Raises EvaluationError (rule ``evaluate.memory``) if memory is short.
     """
     if not shape.is_array:
         return np.empty(0, np.uint8)

@@ -47,11 +47,11 @@ _numbers: Final = itertools.count()
 
 
 def begin_dump(module: HloModule, pipeline: Pipeline, flags: str = "") -> Dump | None:
-    """Begin the dump of a module's compilation: return the writer of its files, None if it is not dumped.
+    """Return the writer of a module's dump files; None if the dump flags do not select the module.
 
-    ``flags`` add to the dump flags in ``XLA_FLAGS``, which select the modules to dump; ``pipeline`` holds the
-    passes that will run. Raises HloError for malformed flags, and if the directory cannot be written (rule
-    name ``dump.directory``).
+    The flags are those in the environment variable ``XLA_FLAGS``, then ``flags``, which override them. The
+    writer has already written the module before ``pipeline``, the passes that will run. Raises HloError for
+    malformed flags, and if the directory cannot be written (rule ``dump.directory``).
     """
     options = dump_options(os.environ.get("XLA_FLAGS", ""), flags)
     if not options.directory or not re.search(options.dump_hlo_module_re, module.name):
@@ -91,7 +91,7 @@ class Dump:
         return self._options.dump_hlo_snapshots
 
     def after_pass(self, item: Pass, module: HloModule) -> None:
-        """Write ``module`` if the flags ask for it; called after each pass, ``item``, that has changed it."""
+        """Write ``module`` if the flags ask for it; called when the pass ``item`` has changed the module."""
         title, before = self._places[id(item)]
         self._write_between(title, item.name, before, module)
 
@@ -128,7 +128,10 @@ class Dump:
             self._write_module(name.replace(" ", "_"), module)
 
     def _write_module(self, name: str, module: HloModule) -> None:
-        """Write a module as text, as a serialized proto, or as both, as the flags say."""
+        """Write a module as text, as a serialized proto, or as both, as the flags say.
+
+        ``name``: the end of the file names, without extension.
+        """
         options = self._options
         if options.as_text:
             form = PrintOptions() if options.dump_hlo_as_long_text else PrintOptions.short_parsable()
@@ -149,7 +152,7 @@ class Dump:
     def _write(self, suffix: str, content: str | bytes) -> None:
         """Write a file whose name ends in ``suffix``, or print it if the flags name standard output.
 
-        Bytes are not printed, only text.
+        Only text is printed: bytes are not.
         """
         head = f"{self._prefix}module_{self._number:04d}"
         name = f"{head}.{self._name}.{suffix}"
@@ -170,9 +173,10 @@ class Dump:
 
 
 def _places(pipeline: Pipeline) -> Iterator[tuple[str, Pass, str]]:
-    """Yield (title of its pipeline, the pass, name of the next pass) for each pass, also of nested pipelines.
+    """Yield (pipeline title, pass, what follows) for each pass of a pipeline and of pipelines nested in it.
 
-    For the last pass of a pipeline, the third is ``pipeline-end``.
+    What follows is the name of the next pass, or the title of the next pipeline, in the same pipeline; after
+    the last one it is ``pipeline-end``.
     """
     for number, item in enumerate(pipeline.passes):
         following = pipeline.passes[number + 1 :][:1]

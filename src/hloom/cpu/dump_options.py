@@ -87,10 +87,11 @@ class DumpOptions:
 
 
 def dump_options(flags: str, more: str = "") -> DumpOptions:
-    """Parse dump options from the value of ``XLA_FLAGS``, or the file that it names, and from ``more`` flags.
+    """Parse the dump flags in the value of ``XLA_FLAGS``, or in the file that it names, and in ``more``.
 
-    Other flags are ignored, with a warning for unsupported dump flags. Raises HloError for a malformed value
-    (rule name ``dump.flag-value``) and for an unreadable file (``dump.flags-file``).
+    Flags in ``more`` override those in ``flags``. Flags that are not about dumps are ignored; unsupported
+    dump flags cause a warning. Raises HloError for a malformed value (rule ``dump.flag-value``) and for an
+    unreadable file (``dump.flags-file``).
     """
     if flags.strip() and not flags.lstrip().startswith("-"):
         try:
@@ -119,8 +120,8 @@ def dump_options(flags: str, more: str = "") -> DumpOptions:
 def _parsed(name: str, default: Flag, value: str | None) -> Flag:
     """Return the value of the flag ``name``, parsed as the type of its default: bool, int or str.
 
-    ``value`` is the text after ``=``; None for a flag without one, which is true if boolean. Raises HloError
-    (rule name ``dump.flag-value``) for a malformed value.
+    ``value``: the text after ``=``; None for a flag without ``=``, which is true if it is a bool and
+    malformed otherwise. Raises HloError (rule ``dump.flag-value``) for a malformed value.
     """
     if isinstance(default, bool):
         word = (value or "true").lower()

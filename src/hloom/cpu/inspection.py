@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Inspection:
-    """The optimized HLO, LLVM IR, assembly and cost of a compiled program, and its timed variants.
+    """The optimized HLO, LLVM IR, assembly and cost of a compiled program, and variants that measure times.
 
     They are computed on demand if the program came from the cache, which holds machine code only.
     """

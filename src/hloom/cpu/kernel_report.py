@@ -21,9 +21,10 @@ from hloom.plan.kernel import KernelKind, KernelPlan
 
 
 def kernel_report(plans: Iterable[KernelPlan], program: NativeProgram) -> str:
-    """Return a text that lists each plan of a program that generates code, with its kernels and array copies.
+    """Return a text about the code of a program: a line for each kernel plan, kernel and copy of an array.
 
-    The last line tells the size of the program's temporaries.
+    A plan states how one instruction runs; its line precedes those of its kernels and copies. Plans without
+    code and copies of small arrays are left out. The last line states the bytes of the program's temporaries.
     """
     calls: dict[str, list[LoopKernel]] = defaultdict(list)
     for call in program.calls:

@@ -13,7 +13,7 @@ from hloom.shape.shape import Shape
 
 
 def leaf_shapes(shape: Shape) -> list[Shape]:
-    """Return the shapes of the arrays and tokens in the nested tuples of a shape, depth first."""
+    """Return the shapes of the arrays and tokens in a shape that may be a nested tuple, depth first."""
     if shape.is_tuple:
         return [leaf for part in shape.tuple_shapes for leaf in leaf_shapes(part)]
     return [shape]
@@ -22,7 +22,7 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
 def flat(shapes: Sequence[Shape], values: Sequence[Value]) -> list[Array | None]:
     """Flatten values of the given shapes, depth first: return their arrays, and None for each token.
 
-    Raises EvaluationError (rule name ``run.argument``) if an array has other dimensions than its shape.
+    Raises EvaluationError (rule ``run.argument``) if an array does not have the dimensions of its shape.
     """
     leaves: list[Array | None] = []
     for shape, value in zip(shapes, values, strict=True):

@@ -128,7 +128,7 @@ def compile_or_load(
 def _static_form(module: HloModule) -> HloModule:
     """Return a copy of a module in which arrays of dynamic size are padded to their bounds.
 
-    Their sizes become further values. A module of static sizes only is returned itself, not a copy.
+    Their sizes become separate scalars. If no array has a dynamic size, returns ``module`` itself.
     """
     if not is_dynamic(module):
         return module
@@ -144,7 +144,10 @@ def _key_parts(module: HloModule, level: int, target: Target, keeps_packed: bool
 
 
 def _cached(key: str, module: HloModule) -> LoadedProgram | None:
-    """Load the program that the cache holds for ``key``; None unless there is one of this signature."""
+    """Load the program that the cache holds for ``key``; None if it holds none.
+
+    Also returns None if the program's parameters and result do not have the shapes of those of ``module``.
+    """
     loaded = cached_program(key)
     return loaded if loaded is not None and loaded.facts.signature == signature_of(module) else None
 

@@ -30,9 +30,9 @@ LEAST_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class PackedArgument:
-    """An argument that a program can read from a packed copy, which its caller keeps from run to run.
+    """An argument of which a program can read a copy whose elements are in the order in which a kernel reads.
 
-    Packed elements are in the order in which a kernel reads them.
+    The program's caller keeps the copy from run to run.
 
     Attributes:
         argument: the number of the argument among the array leaves of all arguments.
@@ -48,7 +48,7 @@ class PackedArgument:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentParts:
-    """An operand of a dot or convolution that is an argument, or one of the equal parts of an argument.
+    """An operand of a dot or convolution that is an argument, or a slice that is one of its equal parts.
 
     Attributes:
         argument: the number of the argument among the array leaves of all arguments.
@@ -62,7 +62,7 @@ class ArgumentParts:
 
 
 class EntryEmitter(Protocol):
-    """The emitter of a program's entry function, as far as the code for packed arguments uses it.
+    """The attributes and methods that `PackedArguments` uses of the emitter of a program's entry function.
 
     Attributes:
         hlo: the HLO module of the program.
@@ -90,7 +90,7 @@ class EntryEmitter(Protocol):
     def instead(self) -> AbstractContextManager[None]:
         """Return a context manager for emitting kernels that do not count as work of the program.
 
-        They run instead of other kernels, which count.
+        They run in place of other kernels, which are counted.
         """
         ...
 
@@ -98,7 +98,8 @@ class EntryEmitter(Protocol):
 class PackedArguments:
     """Emits the code of a program that reads arguments from packed copies, and the code that fills these.
 
-    Packed copies have the order in which a kernel reads them; the program's caller keeps them between runs.
+    Packed copies have their elements in the order in which a kernel reads them; the program's caller keeps
+    them between runs.
     """
 
     def __init__(self, program: EntryEmitter) -> None:
@@ -108,9 +109,10 @@ class PackedArguments:
 
     @property
     def arguments(self) -> tuple[PackedArgument, ...]:
-        """Return the packed arguments, in the order of their words in the table of argument addresses.
+        """Return the packed arguments in the order in which their copies are passed to the program.
 
-        In that table, a word for each packed argument follows the addresses of all arguments.
+        In the table of argument addresses, a word for the copy of each packed argument follows the addresses
+        of all arguments.
         """
         return tuple(packed for packed, _ in self._packing.values())
 
@@ -137,12 +139,18 @@ class PackedArguments:
 
     @cached_property
     def _slices(self) -> dict[Buffer, HloInstruction]:
-        """By subview (a buffer inside of another), the dynamic slice whose start indices tell its address."""
+        """For each buffer that lies inside another one as a dynamic slice, the dynamic-slice instruction.
+
+        The start indices of the instruction determine where in the other buffer it lies.
+        """
         views = [view for views in self._program.assignment.subviews.values() for view in views]
         return {view.find(): i for view, i in views if isinstance(i.operation, DynamicSlice)}
 
     def _is_part(self, buffer: Buffer) -> bool:
-        """Return whether a part of a buffer is a dynamic slice, contiguous and at a multiple of its size."""
+        """Return whether ``buffer`` lies inside another buffer as one of its equal, consecutive parts.
+
+        It does if it is a contiguous dynamic slice that starts at a multiple of its own size.
+        """
         instruction = self._slices.get(buffer)
         if instruction is None:
             return False
@@ -155,8 +163,8 @@ class PackedArguments:
     ) -> Value | None:
         """Emit the computation of the address of an operand's packed copy; return the address.
 
-        It is null in a run whose caller keeps no copy. Returns None, with nothing emitted, if other code of
-        the program packs the argument in another order.
+        The address is null in a run whose caller keeps no copy. Returns None, with nothing emitted, if the
+        program already reads the argument from a copy with a different order of elements.
 
         Args:
             factor: the operand: an argument, or one of the equal parts of an argument.
@@ -198,7 +206,10 @@ class PackedArguments:
         f.start(self._body)
 
     def finish(self) -> None:
-        """Emit the code that fills the packed copies for which the caller asks; the program runs it first."""
+        """Emit the code that fills packed copies, to which `begin` has emitted a jump at the program's start.
+
+        It fills the copies for which the caller asks, then jumps back to the program.
+        """
         program, f, after = self._program, self._program.function, Block()
         f.jump(after)
         f.start(self._fill)

@@ -39,11 +39,12 @@ from hloom.shape.shape import Shape
 def pack_numbers(
     module: HloModule, values: AbstractSet[HloInstruction], pays: Callable[[HloInstruction], bool]
 ) -> list[HloInstruction]:
-    """Rewrite ``dot(x, convert(w))`` to ``dot(x, convert(unpack(pack(w))))`` where w holds 4-bit values.
+    """Rewrite ``dot(x, convert(w))`` to ``dot(x, convert(unpack(pack(w))))`` if w holds integers of 4 bits.
 
-    ``values``: the instructions of the entry computation that depend only on kept parameters, whose arguments
-    do not change from run to run; ``pays``: returns whether to keep the value of one of them in memory.
-    Returns the packed arrays ``pack(w)``, which are in the entry computation.
+    ``values``: the instructions of the entry computation that depend only on arguments that do not change
+    from run to run; w must be one of them, so that ``pack(w)`` can be kept in memory. ``pays``: returns
+    whether to keep a given ``pack(w)``. Returns the packed arrays ``pack(w)``, which are in the entry
+    computation.
     """
     loops = {loop.body: loop for loop in loops_of(module)}
     packing = _Packing(values, pays, loops, IntegerRanges(module))
@@ -57,13 +58,14 @@ def pack_numbers(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """4-bit numbers from which a dot's operand is computed, and which do not change between runs.
+    """Integers that fit in 4 bits and do not change between runs, from which a dot's operand is computed.
 
     Attributes:
-        numbers: the instruction with the numbers, in the computation of the dot.
-        path: the instructions from the operand (first) to the one that reads the numbers (last).
-        kept: the numbers in the entry computation, or a stack: an array with the numbers at one index of its
-            leading dimension.
+        numbers: the instruction whose value they are, in the computation of the dot.
+        path: the instructions that compute the operand from the numbers, from the operand itself (first) to
+            the one that reads the numbers (last).
+        kept: the instruction of the entry computation whose value they are; or, if loop iterations slice them
+            from a stack of arrays along a leading dimension, the stack.
         loops: the loops that carry ``kept`` into the computation of the dot, outermost first.
         slice: the dynamic-slice that takes the numbers out of the stack; None if ``kept`` is no stack.
     """
@@ -126,9 +128,9 @@ class _Packing:
         dot.replace_operand(side, value)
 
     def source(self, factor: HloInstruction) -> _Source | None:
-        """Return the 4-bit numbers from which a dot's operand is computed; None if there are none.
+        """Return the integers from which a dot's operand is computed if they fit in 4 bits, else None.
 
-        Only numbers that do not change between runs are returned.
+        Only integers that do not change between runs are returned.
         """
         i: HloInstruction | None = factor
         path: list[HloInstruction] = []
@@ -147,10 +149,10 @@ class _Packing:
         return None
 
     def carried(self, i: HloInstruction) -> tuple[HloInstruction, tuple[TupleLoop, ...]] | None:
-        """Return the kept value to which ``i`` is equal, and the loops that carry it there, outermost first.
+        """Return the instruction of the entry computation to which ``i`` is equal, and the loops in between.
 
-        Kept values are instructions of the entry computation whose results do not change between runs; the
-        loops pass them on unchanged. Returns None if ``i`` is no such value.
+        The loops, outermost first, pass its value on unchanged. Returns None if there is no such instruction,
+        or if its value may change between runs.
         """
         through: list[TupleLoop] = []
         while i not in self.values:
@@ -163,7 +165,7 @@ class _Packing:
         return i, tuple(through)
 
     def four_bits(self, kept: HloInstruction) -> ElementType | None:
-        """Return u4 or s4, whichever can represent all values of an integer array; None if neither can."""
+        """Return u4 or s4, whichever can represent all values of the array ``kept``; None if neither can."""
         limits = self.ranges.of(kept) if kept.shape.element_type.is_integer else None
         if limits is None or kept.shape.element_type.bits < et.S4.bits:
             return None
@@ -171,11 +173,11 @@ class _Packing:
         return next(fitting, None)
 
     def unpacked(self, source: _Source, first: int) -> HloInstruction | None:
-        """Add instructions that pack 4-bit numbers two in a byte and, in the dot's computation, unpack them.
+        """Add instructions that pack integers two in a byte and, in the dot's computation, unpack them.
 
-        Returns the unpacked numbers with rotated dimensions: ``first`` and the following ones, then those
-        before ``first``. Returns None if the numbers are already packed, or if it does not pay to keep the
-        packed ones in memory.
+        Returns the unpacked integers with rotated dimensions: ``first`` and the following ones, then those
+        before ``first``. Returns None if they are already packed, or if it does not pay to keep the packed
+        ones in memory.
         """
         narrow = self.four_bits(source.kept)
         assert narrow is not None
@@ -201,10 +203,11 @@ class _Packing:
         return w.convert(w.reshape(value, sizes), numbers.element_type)
 
     def packed_of(self, source: _Source, first: int, narrow: ElementType) -> HloInstruction:
-        """Return 4-bit numbers packed two in a byte (u8); the first call for an array adds the packing.
+        """Return a u8 array with two 4-bit integers in each byte, computed in the entry computation.
 
-        The dimensions are rotated: ``first`` and the following ones, then those before ``first``; the leading
-        one of a stack stays in front. ``narrow``: u4 or s4.
+        The first call for an array adds the instructions. The dimensions are rotated: ``first`` and the
+        following ones, then those before ``first``; the leading dimension of a stack of arrays stays in
+        front. ``narrow``: u4 or s4.
         """
         key = source.kept, first
         if key not in self.packed:
@@ -226,10 +229,10 @@ def _is_matrix_product(i: HloInstruction) -> bool:
 
 
 def _computed_from(i: HloInstruction) -> HloInstruction | None:
-    """Return the operand that an instruction converts, moves, or combines with a broadcast value.
+    """Return the operand from whose elements an instruction computes its elements one by one.
 
-    Moves are reshapes and transposes; combinations are ``multiply``, ``add`` and ``subtract``. Returns None
-    for other instructions.
+    That is the operand of a convert, reshape or transpose, or the operand of a multiply, add or subtract if
+    all its other operands are broadcasts. Returns None for other instructions.
     """
     if isinstance(i.operation, Convert | Reshape | Transpose):
         return i.operands[0]
@@ -265,7 +268,8 @@ def _turned_sizes(sizes: Sequence[int], first: int) -> tuple[int, ...]:
 def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruction:
     """Clone an instruction with rotated dimensions: its last ones, whose product is ``depth``, become first.
 
-    ``value`` takes the place of its operand, and has been rotated in the same way.
+    ``value``: an instruction to use instead of its operand, with dimensions rotated in the same way;
+    broadcast operands are transposed.
     """
     w, first = Writer(i), _split(i.shape.dimensions, depth)
     sizes = _turned_sizes(i.shape.dimensions, first)
@@ -279,11 +283,11 @@ def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruct
 
 
 def _has_columns_first(source: _Source, inner: Sequence[int], depth: int) -> bool | None:
-    """Return where the columns of a dot's operand are in the array of 4-bit numbers behind it.
+    """Return whether the dimensions that a dot does not contract are first in an array of 4-bit numbers.
 
-    Columns are the dimensions that are not contracted. Returns true if they are the array's first dimensions,
-    false if the last ones; None if neither, or if the last column dimension has an odd size. ``inner``: the
-    contracted dimensions of the operand, whose product is ``depth``.
+    The operand of the dot is computed from that array. Returns false if they are last; None if neither, or if
+    the last of them, along which two numbers share a byte, has an odd size. ``inner``: the contracted
+    dimensions of the operand, whose product is ``depth``.
     """
     factor = source.path[0] if source.path else source.numbers
     variables = [Variable(size) for size in factor.shape.dimensions]

@@ -90,7 +90,10 @@ has_gradient_kernel: Final[_PREDICATE] = EntryPoint(
 
 
 def is_product(dot: HloInstruction) -> bool:
-    """Return whether a dot is large enough for a matrix-multiplication kernel."""
+    """Return whether a matrix-multiplication kernel should compute a dot.
+
+    It should if the dot is not small, and if the layout of its operands and result suits the kernel.
+    """
     return product_of(dot) is not None
 
 
@@ -100,7 +103,10 @@ def ends_in_more(product: HloInstruction) -> bool:
 
 
 def has_row_kernel(fusion: HloInstruction) -> bool:
-    """Return whether there is a kernel for a fusion: attention, or its gradient if the result is a tuple."""
+    """Return whether the attention kernel can compute a fusion.
+
+    For a fusion with a tuple result: whether the kernel of attention's gradient can.
+    """
     return has_gradient_kernel(fusion) if fusion.shape.is_tuple else has_attention_kernel(fusion)
 
 

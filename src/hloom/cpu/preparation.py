@@ -79,7 +79,7 @@ def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitP
 
 
 def _keeping(config: ModuleConfig, kept: AbstractSet[int]) -> ModuleConfig:
-    """Return a copy of a module configuration in which no parameter with a number in ``kept`` is donated."""
+    """Return a copy of a module configuration that donates no parameter whose number is in ``kept``."""
     aliases = {
         output: alias for output, alias in config.aliases.items() if alias.parameter_number not in kept
     }
@@ -92,8 +92,8 @@ def kept_values(
 ) -> set[HloInstruction]:
     """Return the entry computation's instructions that depend only on constants and parameters ``kept``.
 
-    ``kept``: the numbers of the parameters; ``last``: instructions whose users, direct or not, are not
-    returned.
+    Only instructions with static arrays as values are returned. ``kept``: the numbers of the parameters;
+    ``last``: instructions whose users, direct and indirect, are not returned.
     """
     values: set[HloInstruction] = set()
     for i in entry.post_order():
@@ -152,9 +152,9 @@ def pack_factors(module: HloModule, kept: AbstractSet[int], target: Target) -> N
 def panel(dot: HloInstruction, target: Target) -> int:
     """Return the width in columns of the panels into which a dot's kernel packs its right operand.
 
-    Returns 0 if there are none, if packing also converts the operand, if its columns are not a multiple of
-    the width, and if columns of the left operand are contiguous, as the kernel then packs both operands a
-    K-block at a time.
+    Returns 0 if it packs none, if packing also converts the operand, if the operand's columns are not a
+    multiple of the width, or if the left operand is stored by columns, as the kernel then packs both operands
+    a block of the contracted dimension at a time.
     """
     operation = operation_of(dot, Dot)
     right = dot.operands[1].shape
@@ -238,7 +238,7 @@ def _pack_slices(
 def _preparing(module: HloModule, names: AbstractSet[str]) -> tuple[HloModule, tuple[int, ...]]:
     """Return a module whose result is the tuple of ``module``'s instructions named in ``names``.
 
-    Also returns, for each of its parameters, the number of the parameter in ``module``.
+    Also returns, for each of its parameters, the number of the corresponding parameter of ``module``.
     """
     result = clone_module(module)
     values = [i for i in result.entry.post_order() if i.name in names]
@@ -255,8 +255,8 @@ def _remaining(
 ) -> tuple[HloModule, tuple[int, ...]]:
     """Return a copy of a module in which new parameters replace the instructions named in ``names``.
 
-    Its parameters are the ones not in ``kept``, the ones in ``kept`` that are still used, then the new ones.
-    Also returns, for each parameter before the new ones, its number in ``module``.
+    Its parameters are those whose old numbers are not in ``kept``, then those in ``kept`` that are still
+    used, then the new ones. Also returns the old numbers of the parameters before the new ones.
     """
     result = clone_module(module)
     entry = result.entry
@@ -274,7 +274,7 @@ def _remaining(
 
 
 def _restrict(module: HloModule, parameters: Sequence[HloInstruction]) -> tuple[int, ...]:
-    """Remove the entry computation's parameters except ``parameters``, which are renumbered in this order.
+    """Remove the entry computation's parameters other than ``parameters``, and number these in this order.
 
     Returns their old numbers.
     """

@@ -105,11 +105,11 @@ class NativeProgram:
         calls: the calls of kernels and of Python, in the order of the code.
         work: a rough number of elementary operations; loops of unknown trip count are counted once.
         is_bounded: whether the trip counts of all loops are known.
-        host_calls: the instructions that Python evaluates; the code calls it with the index of one.
+        host_calls: the instructions that Python evaluates; a call of Python passes the index of one.
         timed: the names of the instructions that a timed program measures.
-        reuses: numbers (result leaf, argument leaf): the result may take the donated argument's memory.
+        reuses: pairs (result leaf, argument leaf): the result may take the donated argument's memory.
         copies: the copies of large arrays that could not share memory, with the reason for each.
-        packed: the arguments of which the caller may keep a copy in the order in which kernels read it.
+        packed: the arguments that the program can also read from copies in the order of its kernels.
     """
 
     module: Module
@@ -155,7 +155,7 @@ def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]
 
 
 def reuses_of(module: HloModule, assignment: Assignment) -> tuple[tuple[int, int], ...]:
-    """Return numbers (result leaf, argument leaf) of arrays that share memory if the argument is donated."""
+    """Return pairs (result leaf, argument leaf) of indices: the result may use a donated argument's array."""
     parameters = [(p, index) for p, i in enumerate(module.entry.parameters) for index, _ in leaves(i.shape)]
     results = [index for index, _ in leaves(module.entry.root.shape)]
     pairs = [
@@ -297,7 +297,7 @@ class ProgramEmitter:
         return self._address(buffer) if pointer is None else pointer
 
     def _place_subview(self, buffer: Buffer, place: HloInstruction) -> None:
-        """Emit the address of a subview (a part of a buffer) from the start indices of slice ``place``."""
+        """Emit the address of a part of a buffer, at the start indices of the slice or update ``place``."""
         assert buffer.base is not None
         array, part, starts = place.operands[0].shape, part_of(place).dimensions, starts_of(place)
         e = Elements(self.function, 0, {start: self.view(start) for start in starts})
@@ -350,7 +350,7 @@ class ProgramEmitter:
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
-        """Emit a copy, skipped at run time if both addresses are equal, as for reused donated arguments."""
+        """Emit a copy of ``size`` bytes, skipped if the addresses are equal, as for donated arguments."""
         with self.function.when(source.compare("ne", target)) if self.hlo.config.aliases else nullcontext():
             if 2 * size < SHARED_BYTES:
                 copy_bytes(target, source, size)
@@ -358,7 +358,7 @@ class ProgramEmitter:
                 self.share(self._merged(lambda name: copy_kernel(self.module, name, size)), [source, target])
 
     def join(self, join: Join) -> None:
-        """Emit the end of a loop body or branch: its values move to the buffers of loop state or result."""
+        """Emit the move of a loop body's results to the loop's state, or of a branch's to the conditional."""
         rotation = self.assignment.rotations.get(join, [])
         addresses = [self._pointer(source) for source, _ in rotation]
         for address, (_, target) in zip(addresses, rotation, strict=True):
@@ -366,7 +366,7 @@ class ProgramEmitter:
         self.copies(self.assignment.returning[join])
 
     def copies(self, copies: Sequence[BufferCopy]) -> None:
-        """Emit copies between buffers as if all ran at once: none overwrites what another has yet to read."""
+        """Emit copies between buffers as if all ran at once: none overwrites what a later one must read."""
         for source, target in self.assignment.sequence(copies):
             if target.kind == "stack" and target not in self._pointers:
                 self._pointers[target] = self.function.allocate(I8, source.size)
@@ -389,7 +389,7 @@ class ProgramEmitter:
             self.function.split_block()
 
     def instruction(self, i: HloInstruction) -> None:
-        """Emit the code of an HLO instruction, and add its operations to the work of the program."""
+        """Emit the code of an HLO instruction, and add the number of its operations to `work`."""
         plan = self.plans[i]
         for buffer, place in self.assignment.subviews.get(i, ()):
             self._place_subview(buffer, place)
@@ -487,7 +487,7 @@ class ProgramEmitter:
         return [self.view(i, index) for index, _ in leaves(i.shape)]
 
     def elements(self, plan: KernelPlan) -> None:
-        """Emit a kernel that loops over the result elements of a fusion or operation, and its call."""
+        """Emit a kernel that loops over the result elements of a fusion or operation, and a call of it."""
         targets = self.targets(plan.instruction)
         if all(t.count == 0 for t in targets):
             return
@@ -499,7 +499,7 @@ class ProgramEmitter:
         self.call(plan.instruction, kernel, pointers)
 
     def input_pointers(self, i: HloInstruction) -> list[Value]:
-        """Return the addresses of an instruction's array operands, distinct ones unless it is a fusion."""
+        """Return the addresses of array operands: of each operand of a fusion, else of the distinct ones."""
         operands = i.operands if isinstance(i.operation, Fusion) else dict.fromkeys(i.operands)
         return [self.pointer(o) for o in operands if o.shape.is_array]
 
@@ -517,7 +517,7 @@ class ProgramEmitter:
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Return the current plan's next kernel: that of an earlier, equal plan, else made by ``emit``."""
+        """Return the current plan's next kernel: that of an earlier, equal plan, or else ``emit(name)``."""
         sequence = self._sequence
         if sequence is None:
             return self._merged(emit)
@@ -527,7 +527,7 @@ class ProgramEmitter:
         return sequence.kernels[sequence.position - 1]
 
     def _merged(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Emit a kernel; discard it for an earlier one with the same LLVM IR, if any. Return the one kept."""
+        """Emit a kernel by ``emit(name)``; return it, or an earlier kernel with the same LLVM IR instead."""
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)
         function = self.module.functions.pop(name)
@@ -551,7 +551,7 @@ class ProgramEmitter:
         return kernel
 
     def call(self, i: HloInstruction, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
-        """Emit a call of ``kernel``, which computes ``i``, for all iterations, in threads if that pays."""
+        """Emit a call of ``kernel``, which computes ``i``, for all iterations, in threads if it is long."""
         self.calls.append(KernelCall(kernel.name, i.name, kernel))
         self.work += kernel.work
         if not kernel.trips:
@@ -566,13 +566,13 @@ class ProgramEmitter:
 
     @contextmanager
     def instead(self) -> Generator[None]:
-        """Do not count the work of the kernels that a ``with`` block emits: they run in place of others."""
+        """Do not count the work of kernels emitted in a ``with`` block, which run in place of others."""
         work = self.work
         yield
         self.work = work
 
     def packed(self, pointers: Sequence[Value]) -> Value:
-        """Emit stores of ``pointers`` to a stack array that every emitted call reuses; return its address."""
+        """Emit stores of ``pointers`` to a stack array that later calls reuse; return the array's address."""
         f = self.function
         array = self._packed
         array.count = max(array.count, len(pointers))

@@ -23,13 +23,16 @@ Made = TypeVar("Made")
 
 
 class Recent(Generic[Key, Made]):
-    """A cache of at most `KEPT` values by key, from which the least recently used one is dropped."""
+    """A cache that holds at most `KEPT` values by key: a new one displaces the least recently used one."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, Made] = OrderedDict()
 
     def get(self, key: Key, make: Callable[[], Made]) -> Made:
-        """Return the cached value of ``key``, or else ``make`` one and drop the least recently used one."""
+        """Return the cached value of ``key``; without one, cache and return that of ``make()``.
+
+        A new value displaces the least recently used one if the cache is full.
+        """
         if key not in self._kept:
             self._kept[key] = make()
             if len(self._kept) > KEPT:
@@ -39,14 +42,14 @@ class Recent(Generic[Key, Made]):
 
 
 class RefinedForms:
-    """Compiles a program with unbounded dimensions for combinations of argument sizes, and keeps the results.
+    """Compiles a program with unbounded dimensions for combinations of argument sizes; caches the results.
 
-    All devices that run the program share them.
+    All devices that run the program share one object, which is thread-safe.
 
     Attributes:
         module: the program with unbounded dimensions.
         reproducible: whether results have the same bits on all processors; see `hloom.compile`.
-        latest: the compilation that was used last; None before the first.
+        latest: the compiled program that was used last; None before the first.
     """
 
     def __init__(self, module: HloModule, *, reproducible: bool = False) -> None:

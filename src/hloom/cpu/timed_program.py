@@ -107,11 +107,11 @@ class RecordedProgram:
         host: HostCalls | None = None,
         device: VirtualDevice | None = None,
     ) -> tuple[list[Array], Recording]:
-        """Run the program; return the leaves of its result, and the begin and end of each instruction.
+        """Run the program; return the leaves of its result, and a record of when each instruction ran.
 
-        ``caller`` runs the code on the arguments; ``host`` answers calls into Python; None if the program
-        makes none. Arguments and result are leaves: the arrays in nested tuples. ``device`` is None if the
-        program runs alone, without other devices.
+        The record has the begin and end of each execution. ``caller`` runs the code on the arguments;
+        ``host`` answers calls into Python; None if the program makes none. Arguments and result are leaves:
+        the arrays in nested tuples. ``device`` is None if the program runs alone, without other devices.
         """
         table = self._table()
         participants = 0 if host is None else host.table
