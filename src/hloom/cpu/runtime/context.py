@@ -35,10 +35,11 @@ class Context:
 
     Args:
         device: (replica, partition).
-        participants: the address of a table with a pointer for each host call (call into Python): to the
-            struct `PARTICIPANT` of a collective that runs in native code, else null; 0 for no table.
-        table: the address of the table where a timed program adds up its measurements; 0 for none.
-        stop: a word; the program ends early when it becomes nonzero; None for no such word.
+        participants: the address of a table with a pointer for each host call (call into Python); the pointer
+            of a collective that runs in native code instead is that of its struct `PARTICIPANT`, the others
+            are null; 0 for no table.
+        table: the address of the table to which a timed program adds its measurements; 0 for none.
+        stop: a 64-bit word; the program ends early when its value becomes nonzero; None for no such word.
         fiber: the address of the device's fiber (its state and stack) if one thread runs all devices; 0 if
             the device has its own thread.
         host: the Python function that answers host calls; None for the one that looks up the current thread's

@@ -44,8 +44,8 @@ class Signature:
         temp_bytes: the size of the arena, the memory of all temporaries.
         long: whether the program runs so long that a call releases the GIL.
         donated: the numbers of the parameters whose arguments are donated.
-        donors: for a result that is returned in a donated argument's array: result number to parameter
-            number.
+        donors: from the index of a result that is returned in a donated argument's array, to the number of
+            the argument's parameter.
     """
 
     parameters: Sequence[Shape]
@@ -118,7 +118,7 @@ def _descriptor(
 ) -> tuple[Record, Array]:
     """Return the C struct that tells a builtin function how to run a program, and the array that holds it.
 
-    The arguments are those of `builtin_for`.
+    The arguments are those of `builtin_for`; the array becomes the builtin's ``self``.
     """
     memory = recycled_memory()
     shapes = (*signature.parameters, *signature.results)

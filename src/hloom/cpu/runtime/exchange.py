@@ -53,10 +53,11 @@ class Exchange:
         mpi: MPI functions and handles; see `mpi_record`.
         rendezvous: the address of the struct `RENDEZVOUS` where the collective's devices meet.
         participants: the number of devices in the collective.
-        arrays: the number of arrays of each participant: its operands and results.
+        arrays: the number of arrays of each device: its operands and results.
         form: the number that identifies the operands' types and sizes.
-        tag: the tag of the messages.
-        memory: at least `ExchangePlan.size` bytes, used while the collective runs.
+        tag: the MPI tag of the messages.
+        memory: at least `ExchangePlan.size` bytes for received arrays and buffers, used only while the
+            collective runs.
         crowded: whether devices outnumber cores, so that a thread that waits yields its core at once.
 
     Attributes:
@@ -122,7 +123,7 @@ class Exchange:
     def is_complete(self, step: int) -> bool:
         """Poll this exchange's messages of step 1 or 2, without blocking; return whether the step has ended.
 
-        It has ended if it is complete, or if it has failed.
+        It has ended if all messages are complete, or if one has failed.
         """
         return self._advance(self.address, step) >= _COMPLETE
 
@@ -139,7 +140,7 @@ class Exchange:
 
     @property
     def awaited(self) -> set[int]:
-        """The ranks of the processes with which a message of the exchange's current round is not complete."""
+        """The ranks of the processes with which a message of this exchange's current round is not complete."""
         number = self._record["round"]
         if number >= len(self._rounds):
             return set()
@@ -150,7 +151,7 @@ class Exchange:
 
 
 def _set_spans(spans: Sequence[Record], counts: Sequence[int]) -> None:
-    """Set the structs ``spans`` to adjoining ranges [first, end) of lengths ``counts``, beginning at 0."""
+    """Set the structs ``spans`` to consecutive index ranges [first, end) of lengths ``counts``, from 0 on."""
     for span, end, count in zip(spans, accumulate(counts), counts, strict=True):
         span["first"], span["end"] = end - count, end
 

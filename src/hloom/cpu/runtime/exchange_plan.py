@@ -44,7 +44,7 @@ class Segment:
 
     Attributes:
         position: the position of the participant in its replica group.
-        array: the number of the array among the participant's operands, then results.
+        array: the index of the array in the list of the participant's operands, then its results.
         offset: the bytes before the first row.
         size: the bytes of a row.
         stride: the bytes from the start of one row to the next.
@@ -91,9 +91,9 @@ class ExchangePlan:
 
     Attributes:
         steps: for each of two steps of the collective, its rounds of messages; a round begins when the round
-            before it is complete. Only a large all-reduce needs the second step.
+            before it is complete. Only a large all-reduce needs the second step; else it has no rounds.
         stand_ins: the positions, in the replica group, of the participants that other processes run.
-        places: where arrays are received: (position of the participant, number of the array) to the offset in
+        places: where arrays are received: (position of the participant, index of the array) to the offset in
             the exchange's memory.
         buffers: for each message, in the order of `messages`, the offset of its buffer in the exchange's
             memory; None for a message in place.
@@ -142,20 +142,20 @@ def plan_exchange(
 
 
 def reduces_in_parts(i: HloInstruction) -> bool:
-    """Return whether an instruction is a large all-reduce, run as reduce-scatter and all-gather."""
+    """Return whether an instruction is a large all-reduce, which runs as reduce-scatter and all-gather."""
     return i.opcode == "all-reduce" and sum(leaf_bytes(s) for _, s in leaves(i.shape)) >= SHARED_BYTES
 
 
 def part_size(elements: int, count: int) -> int:
     """Return the number of elements per part if ``elements`` are divided into ``count`` parts.
 
-    It is a multiple of 64, so that the last parts may be smaller or empty.
+    It is rounded up to a multiple of 64, so that the last parts may be smaller or empty.
     """
     return (-(-elements // count) + 63) & -64
 
 
 def rows_of(shape: Shape, dimension: int) -> tuple[int, int]:
-    """Return the product of a shape's sizes before ``dimension``, and the product of those from it on."""
+    """Return the product of a shape's sizes before ``dimension``, and that of the sizes from it on."""
     sizes = shape.dimensions
     return math.prod(sizes[:dimension]), math.prod(sizes[dimension:])
 
@@ -239,7 +239,11 @@ def _rounds(
 
 
 def _gathers_little(i: HloInstruction, count: int) -> bool:
-    """Return whether a collective sends all operands to all ``count`` participants, and these are small."""
+    """Return whether a collective is to send all operands to all ``count`` participants, and they are small.
+
+    An all-gather is, and an all-reduce that is not divided into parts. For such collectives, many processes
+    pass operands on in rounds instead of sending them directly.
+    """
     gathers = isinstance(i.operation, (AllGather, AllReduce)) and not reduces_in_parts(i)
     return gathers and sum(leaf_bytes(o.shape) for o in i.operands) * count <= LITTLE_BYTES * MOST_PEERS
 
@@ -268,8 +272,8 @@ def _passed_on(
 def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[Message]:
     """Yield messages that carry segments: first those that pack small segments, then one per large segment.
 
-    Small segments are packed behind a header; large ones are sent from, and received into, their array.
-    ``rank``: the other process; ``sends``: whether this process sends the messages.
+    Small segments are packed into a buffer behind a header; a large one is sent from, or received into, the
+    array that it is part of. ``rank``: the other process; ``sends``: whether this process sends the messages.
     """
     if not segments:
         return
@@ -289,7 +293,7 @@ def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[M
 
 
 def _pieces(segment: Segment) -> Iterator[Segment]:
-    """Yield pieces of a segment that fit in a message: parts of a long row, or else groups of rows."""
+    """Yield pieces of a segment that each fit in a message: parts of one long row, or several short rows."""
     s = segment
     if s.size < IN_PLACE_BYTES:
         most = MOST_BYTES // (2 * s.size)

@@ -47,12 +47,12 @@ _gangs: Final[WeakSet[Gang]] = WeakSet()
 
 
 class Gang:
-    """All devices of a program, which one thread runs in turns; one run at a time. See `gang_of`.
+    """Runs the programs of all devices in turns in one thread, one run at a time. `gang_of` creates gangs.
 
     Args:
         natives: the compiled program of each device, replica-major.
         shape: the numbers of replicas and partitions.
-        stop: a word; a run ends early when it becomes nonzero; None for no such word.
+        stop: a 64-bit word; a run ends early when its value becomes nonzero; None for no such word.
         host: answers the host calls (into Python) other than collectives; None if there are no others.
 
     Attributes:
@@ -134,11 +134,12 @@ class Gang:
                 fiber["stack"], fiber["stack_bytes"] = _start_of(self._stacks[n]), _STACK_BYTES
 
     def _uses_threads(self, meets: bool) -> bool:
-        """Return whether the devices should run in several threads instead of one if they compute for long.
+        """Return whether the devices may run in several threads instead of one.
 
-        ``meets`` is true if the devices have collectives. Devices that divide kernels among the threads of
-        the pool use all cores, except in serial parts: they get threads of their own only if they are at
-        least as many as the cores, and have no collectives.
+        Devices with collectives (``meets``) then get threads after several long runs; devices without
+        collectives run in the threads of the pool in every run. Devices that divide kernels among the threads
+        of the pool use all cores already, except in serial parts: they may do so only if they are at least as
+        many as the cores, and have no collectives.
         """
         cores = available_cores()
         alone = not any(native.facts.shares for native in self._natives)
@@ -158,7 +159,10 @@ class Gang:
 
     @property
     def reuses(self) -> Sequence[tuple[int, int]]:
-        """Numbers (result leaf, argument leaf): the result may take the argument's memory on every device."""
+        """Pairs of indices (result leaf, argument leaf): the result may take the donated argument's memory.
+
+        Only pairs for which that holds on every device.
+        """
         first, *others = [native.facts.reuses for native in self._natives]
         return [pair for pair in first if all(pair in reuses for reuses in others)]
 
@@ -168,13 +172,14 @@ class Gang:
 
     @property
     def resumptions(self) -> int:
-        """The number of times that the thread of the last run switched to a device of the gang."""
+        """The number of times that the thread of the last run switched to a device's fiber."""
         return self._record["resumptions"]
 
     def take(self) -> bool:
         """Lock this gang of devices for a run, without waiting; return whether that succeeded.
 
-        It fails while another run has the lock, and if the devices are faster in separate threads.
+        It fails while another run has the lock, and after long runs, if threads of their own are faster for
+        the devices.
         """
         return bool(_function("hloom_gang_take", ctypes.c_int32)(self.address))
 
@@ -193,8 +198,8 @@ class Gang:
             sources, targets: the addresses of the arrays of the arguments, and of the results: those of the
                 first device, then those of the second, and so on.
 
-        Raises DeadlockError if devices wait for each other, errors of the programs, and exceptions of signal
-        handlers.
+        Raises DeadlockError if all unfinished devices wait in collectives, errors of the programs, and
+        exceptions of signal handlers.
         """
         inputs = (ctypes.c_void_p * (len(sources) + 1))(*sources)
         outputs = (ctypes.c_void_p * (len(targets) + 1))(*targets)
@@ -224,7 +229,7 @@ class Gang:
         ]
 
     def failure(self, status: int) -> HloError:
-        """Return the error to raise for a run that has ended with nonzero ``status``; clear its remains."""
+        """Return the error to raise for a run that has ended with nonzero ``status``, and call `reset`."""
         devices = [device.id for device in self._world.devices]
         try:
             if status == DEADLOCK:
@@ -255,15 +260,15 @@ def gang_of(
     stop: ctypes.c_uint64 | None = None,
     host: Host | None = None,
 ) -> Gang | None:
-    """Return a gang, in which one thread runs the programs of all devices in turns; None if it cannot.
+    """Return a gang, which runs the programs of all devices in turns in one thread; None if it cannot.
 
-    A gang must answer all host calls (into Python). Programs with host calls also need a C library that
+    It cannot if a host call (into Python) has no answer. Programs with host calls also need a C library that
     switches stacks (``swapcontext``), and address space for the stacks.
 
     Args:
         natives: the compiled program of each device, replica-major.
         shape: the numbers of replicas and partitions.
-        stop: a word; a run ends early when it becomes nonzero; None for no such word.
+        stop: a 64-bit word; a run ends early when its value becomes nonzero; None for no such word.
         host: answers the host calls other than collectives in native code; None if nothing does.
     """
     if any(native.calls_host for native in natives) and not _switches_stacks():

@@ -53,7 +53,7 @@ FAILED: Final = 1 << 32
 
 @KERNELS.register(HOST, *HOST_OPERATIONS)
 def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a call that has Python evaluate the plan's instruction; the program returns if the call fails."""
+    """Emit a call that has Python evaluate the plan's instruction; if the call fails, the program returns."""
     i = plan.instruction
     f = program.function
     number = len(program.host_calls)
@@ -70,12 +70,12 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class HostCalls:
-    """Answers a program's host calls on one device: Python evaluates the instructions without native code.
+    """Answers a program's host calls on one device: evaluates, in Python, instructions without native code.
 
     Attributes:
         evaluator: evaluates the instructions on NumPy arrays; keeps its random state between runs.
         placeholders: ids that stand for the pending results of asynchronous start operations.
-        waited: for each host call, by its number, the nanoseconds that it has waited for other devices or for
+        waited: for each host call, by its index, the nanoseconds that it has waited for other devices or for
             the host, summed over all runs.
     """
 
@@ -117,9 +117,10 @@ class HostCalls:
     def call(self, number: int, pointers: int) -> None:
         """Answer host call ``number``: evaluate its instruction on operands and results in native memory.
 
-        ``pointers`` is the address of a table of the addresses of operands and results. With the flag bit
-        `FAILED` in ``number``, it is instead the address of two pointers, to the error and to the future that
-        the instruction's C function returned (or null): waits for the future, and raises the error, if any.
+        ``pointers`` is the address of a table of the addresses of operands and results. If ``number`` has the
+        flag bit `FAILED`, a custom call's C function has run already, and ``pointers`` is the address of two
+        pointers that it returned, each perhaps null: an error, and a future. In that case the method waits
+        for the future, and raises the error, if any.
         """
         if number & FAILED:
             error, future = (ctypes.c_uint64 * 2).from_address(pointers)
@@ -138,7 +139,8 @@ class HostCalls:
     def table(self) -> int:
         """The address of a table with a pointer for each host call; 0 if all pointers would be null.
 
-        It points to the struct `PARTICIPANT` of a collective that runs in native code, else is null.
+        The pointer of a collective that runs in native code is that of its struct `PARTICIPANT`, the others
+        are null.
         """
         return ctypes.addressof(self._table) if self._participants else 0
 
@@ -146,7 +148,7 @@ class HostCalls:
         """Wait until the other participants of a collective have arrived; raise Stopped if they cannot.
 
         Args:
-            number: the number of the collective among the program's host calls.
+            number: the index of the collective among the program's host calls.
             generation: the number of meetings of the participants before this one arrived, or a negative
                 code; see `Participant.wait`.
         """
@@ -154,7 +156,7 @@ class HostCalls:
 
 
 class _Thread(threading.local):
-    """Thread-local data: ``calls`` answers host calls of the program that the thread runs; None for none."""
+    """Thread-local data: ``calls`` answers host calls of the program that the thread runs; None if none runs."""
 
     def __init__(self) -> None:
         self.calls: HostCalls | None = None
@@ -217,7 +219,8 @@ class _Call:
     def evaluated(self, evaluator: Evaluator, operands: list[Passed]) -> Passed:
         """Return the value of this instruction for operand values.
 
-        An array of dynamic size is returned padded to its bounds, together with its sizes.
+        If it calls a computation with arrays of dynamic size, these are padded to their bounds in operands
+        and result, and accompanied by their sizes.
         """
         i = self.instruction
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:

@@ -42,16 +42,16 @@ class PollEmitter:
         self._work = 0
 
     def after_kernel(self, work: int) -> None:
-        """Add up the work (operations) of kernels emitted since the last poll; emit a poll if it is large.
+        """Emit a poll if the kernels emitted since the last one have at least `LONG_KERNELS` operations.
 
-        It is large from `LONG_KERNELS` on; ``work`` is that of the kernel emitted last.
+        ``work`` is the number of operations of the kernel emitted last.
         """
         self._work += work
         if self._work >= LONG_KERNELS:
             self._poll()
 
     def at_back_edge(self, work: int) -> None:
-        """Emit a poll for the end of a loop's iterations, which runs once per `POLL_WORK` operations.
+        """Emit code for the end of a loop's body that polls once per `POLL_WORK` operations.
 
         ``work`` is the number of elementary operations of one iteration.
         """

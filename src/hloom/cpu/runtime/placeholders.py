@@ -20,7 +20,8 @@ class _Ids:
 
     Attributes:
         pending: the pending values by id.
-        free: the released ids, a heap; with the ids in ``pending`` they are the numbers from 1 on, no gaps.
+        free: the released ids, a heap; the ids in ``pending`` and ``free`` together are 1, 2 and so on,
+            without gaps.
         resolved: the ids in ``pending`` that were looked up but not released, as they may be looked up again;
             the latest last.
     """
@@ -47,8 +48,8 @@ class Placeholders:
     def issue(self, pending: Pending, size: int) -> bytes:
         """Return a placeholder id for a pending value, to store in the ``size`` bytes of its result's memory.
 
-        If no id is free, reuses the one that was looked up longest ago. Raises EvaluationError if none was
-        looked up.
+        If all ids are in use, reuses the one looked up longest ago of those that `resolve` has not released;
+        raises EvaluationError if there is none.
         """
         length = min(size, MOST_BYTES)
         ids = self._ids.setdefault(length, _Ids())
@@ -66,9 +67,9 @@ class Placeholders:
         return number.to_bytes(length, "little")
 
     def resolve(self, placeholder: bytes, *, again: bool) -> Pending:
-        """Return the pending value for which an id stands; release the id unless it may be needed ``again``.
+        """Return the pending value for which an id stands; release the id, unless ``again``.
 
-        Raises EvaluationError for an unknown id.
+        ``again``: whether the id may be looked up again. Raises EvaluationError for an unknown id.
         """
         number = int.from_bytes(placeholder, "little")
         ids = self._ids.get(len(placeholder))

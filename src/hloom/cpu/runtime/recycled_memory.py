@@ -59,7 +59,7 @@ class RecycledMemory:
         return self._take(self.address, size) or 0
 
     def give(self, address: int) -> None:
-        """Free a block that `take` returned, and keep it for reuse."""
+        """Free a block that `take` returned; it is kept for reuse, unless too much memory is kept already."""
         self._give(self.address, address)
 
     @contextmanager

@@ -26,7 +26,7 @@ _OTHER_FORM: Final = -1
 
 
 class Rendezvous:
-    """The place where the devices of one group meet in a collective that runs in native code: a C struct.
+    """A C struct by which the devices of one group wait for each other in collectives of native code.
 
     Args:
         participants: the devices in the order of the group.
@@ -58,7 +58,7 @@ class Rendezvous:
 
     @property
     def missing(self) -> list[DeviceId]:
-        """The participants run by this process that have not arrived at the rendezvous."""
+        """The devices of this process that have not arrived at the rendezvous, in the order of the group."""
         return [
             device
             for position, device in enumerate(self.participants)
@@ -67,7 +67,9 @@ class Rendezvous:
 
 
 class Participant:
-    """What one device publishes for one of its collectives that run in native code: a C struct.
+    """A C struct by which one device takes part in one of its collectives that run in native code.
+
+    Other devices read the addresses of the device's arrays in it.
 
     Args:
         rendezvous: the place where the devices of the group meet.
@@ -165,7 +167,11 @@ class Participant:
             raise
 
     def _awaited(self) -> list[DeviceId]:
-        """Return the devices for which this one waits in its collective, as far as this process knows."""
+        """Return the devices for which this one waits in its collective, as far as this process knows.
+
+        They are the devices of this process that have not arrived, or, if all have, those of the processes
+        with which messages are not complete.
+        """
         missing = self._rendezvous.missing
         peers = self._device.world.peers
         if missing or self._exchange is None or peers is None:

@@ -38,7 +38,7 @@ Form: TypeAlias = "tuple[object, ...]"
 
 
 class _Offer(NamedTuple):
-    """The collectives that the devices of one process can run in native code.
+    """The collectives that the devices of one process can run in native code, to compare between processes.
 
     Attributes:
         forms: by device and rendezvous (opcode, channel and participants), the array types and sizes of its
@@ -53,7 +53,7 @@ class _Offer(NamedTuple):
 class RendezvousPlan:
     """Decides which collectives of a program run in native code, and creates what their devices share.
 
-    That is a rendezvous for each group of devices that meet in a collective.
+    They share a rendezvous for each group of devices that meet in a collective, and MPI messages.
 
     Args:
         world: the devices.
@@ -79,7 +79,7 @@ class RendezvousPlan:
     def participants(self, number: int, fiber: int = 0) -> dict[int, Participant]:
         """Return a `Participant` for each collective that a device runs in native code.
 
-        The keys are the numbers of the collectives among the host calls of the device's program. ``number``
+        The keys are the indices of the collectives among the host calls of the device's program. ``number``
         is the index of the device in its world, ``fiber`` the address of its fiber (its stack in a gang), 0
         if it has its own thread.
         """
@@ -151,7 +151,8 @@ class RendezvousPlan:
     def _prepare_exchanges(self, peers: Peers) -> None:
         """Create the exchanges of messages for the collectives whose devices are in several processes.
 
-        Leaves all of them to Python if there are no MPI functions, else those for which no MPI tag is left.
+        Without MPI functions, leaves all these collectives to Python; else those for which no MPI tag is
+        left.
         """
         divided = [key for key in self._native if len({peers.owners[member] for member in key[2]}) > 1]
         functions = peers.transport.functions() if divided else None
@@ -189,14 +190,15 @@ class RendezvousPlan:
             )
 
     def _first(self, key: Key) -> DeviceId:
-        """Return the first participant of a rendezvous in this process: the owner of its messages' memory."""
+        """Return the first participant of a rendezvous in this process; messages use its block of memory."""
         return self._meeting(key).here[0]
 
     def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:
-        """Map memory for messages: a block for each device that is the first one here of some rendezvous.
+        """Map a block of memory for the messages of each device that is the first one of some rendezvous.
 
-        Returns the blocks by device. All rendezvous whose first participant in this process is that device
-        share its block, as they never overlap in time. The system allocates a page when it is first written.
+        Returns the blocks by device. First means the first participant in this process. All rendezvous with
+        the same first device share its block, as they never overlap in time. The system allocates a page when
+        it is first written.
 
         Args:
             sizes: the bytes of each exchange's messages, by rendezvous and by the number that identifies the
@@ -321,7 +323,11 @@ def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]
 
 
 def _fits(i: HloInstruction, count: int) -> bool:
-    """Return whether a collective's operand and result shapes fit a group of ``count`` devices."""
+    """Return whether native code can run a collective in a group of ``count`` devices, by its shapes.
+
+    The sizes of operands and results must fit the number of devices; a collective-broadcast must have one
+    operand.
+    """
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=False)]
     match i.operation:
@@ -340,9 +346,10 @@ def _fits(i: HloInstruction, count: int) -> bool:
 
 
 def _begun(i: HloInstruction) -> Iterator[tuple[str, int | None]]:
-    """Yield (opcode, channel) of the collectives that an instruction starts asynchronously or contains.
+    """Yield (opcode, channel) of the operations that Python runs when it evaluates instruction ``i``.
 
-    It contains the collectives of a called computation that Python evaluates.
+    They are the one that a ``-start`` instruction starts, and those in computations that an async-start or a
+    custom call calls. If one is a collective, native code cannot run it.
     """
     if i.opcode.endswith("-start"):
         yield i.opcode.removesuffix("-start"), _channel(i)

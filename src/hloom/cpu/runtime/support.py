@@ -61,7 +61,7 @@ def begin_support() -> None:
 
 
 def begin_code(kind: str, load: Callable[[], object], import_emitters: Callable[[], object]) -> bool:
-    """Start a thread that loads native code, unless the cache has it; return whether it was started.
+    """Start a thread that loads native code, unless the cache has it; return whether the thread was started.
 
     The thread imports nothing, as concurrent imports of the same modules may deadlock: what it needs is
     imported before.
@@ -85,7 +85,8 @@ def load_code(
 ) -> LoadedObject:
     """Load native code of the run time from the cache, or compile it and add it to the cache.
 
-    Without a cache every process compiles it: quickly, into code that is 2 % slower at a call of a program.
+    Without a cache every process compiles it, with few optimizations to save time; a call of a program then
+    takes 2 % longer.
 
     Args:
         kind: the kind of code, part of the cache key.

@@ -49,5 +49,5 @@ def _exported(*files: object) -> list[Routine]:
 
 
 def pool_code(target: Target) -> str:
-    """Return the LLVM IR of the thread pool alone."""
+    """Return the LLVM IR of the thread pool alone, to link with a program that runs without this library."""
     return print_module(Library(target).add([pool.hloom_parallel, pool.hloom_pool_stop]))

@@ -47,7 +47,10 @@ class Timer:
 
     @contextmanager
     def measure(self, name: str) -> Generator[None]:
-        """Emit clock reads around the code that a ``with`` block emits for instruction ``name``."""
+        """Emit clock reads around the code that a ``with`` block emits for instruction ``name``.
+
+        Also emits code that adds the time in between to the instruction's entry of the table.
+        """
         number = len(self.names)
         self.names.append(name)
         start = self._now()
@@ -89,7 +92,10 @@ def _add(fields: Fields, name: str, increment: Operand) -> None:
 
 
 class Recorder(Timer):
-    """Emits code that records when each execution of an instruction begins and ends, in order of the ends."""
+    """Emits code that records when each execution of an instruction begins and ends.
+
+    The records are in the order in which the executions end.
+    """
 
     def finish(self) -> None:
         assert self._start is not None
@@ -97,7 +103,7 @@ class Recorder(Timer):
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Emit no clock reads around the code of a ``with`` block: times of waiting are not recorded."""
+        """Emit no clock reads around the code of a ``with`` block, as a recording has no times of waiting."""
         yield
 
     def _measured(self, number: int, start: Value) -> None:
