@@ -69,7 +69,7 @@ class Dump:
         options: the dump flags.
         module: the module before compilation, which is written at once.
         pipeline: the passes that will run.
-        number: the number of the module in its file names.
+        number: the index of the module among the dumped ones, part of its file names.
     """
 
     def __init__(self, options: DumpOptions, module: HloModule, pipeline: Pipeline, number: int) -> None:

@@ -35,7 +35,7 @@ class PackedArgument:
     The program's caller keeps the copy from run to run.
 
     Attributes:
-        argument: the number of the argument among the array leaves of all arguments.
+        argument: the index of the argument among the array leaves of all arguments.
         bytes: the size of the packed copy.
         form: a digest of the order of the elements in the copy; copies of one argument with equal digests are
             equal.
@@ -51,7 +51,7 @@ class ArgumentParts:
     """An operand of a dot or convolution that is an argument, or a slice that is one of its equal parts.
 
     Attributes:
-        argument: the number of the argument among the array leaves of all arguments.
+        argument: the index of the argument among the array leaves of all arguments.
         parts: the number of equal parts in the argument; 1 if the operand is the whole argument.
         instruction: the operand, whose value lies in the argument's memory.
     """
@@ -132,7 +132,7 @@ class PackedArguments:
 
     @cached_property
     def _donated(self) -> frozenset[int]:
-        """The numbers of the program's donated arguments, whose memory results may take."""
+        """The parameter numbers of donated arguments, which are not packed, as results may take their memory."""
         config = self._program.hlo.config
         aliased = [alias.parameter_number for alias in config.aliases.values()]
         return frozenset([*aliased, *(number for number, _ in config.buffer_donors)])

@@ -78,7 +78,7 @@ class _Source:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return the dimensions of the array of numbers; for a stack of arrays, those of one of them."""
+        """Return the dimensions of the array of 4-bit integers; for a stack of such arrays, those of one of them."""
         return self.kept.shape.dimensions if self.slice is None else self.kept.shape.dimensions[1:]
 
 
@@ -94,10 +94,10 @@ class _Packing:
         self.packed: dict[tuple[HloInstruction, int], HloInstruction] = {}
 
     def pack_factor(self, dot: HloInstruction, side: int) -> None:
-        """Rewrite a dot to read operand ``side`` (0 or 1) as packed 4-bit numbers, if possible and faster.
+        """Rewrite a dot to read operand ``side`` (0 or 1) as packed 4-bit integers, if possible and faster.
 
-        It is faster for a large operand, if the other operand has at most `MOST_ROWS` elements per contracted
-        index.
+        It is faster for a large operand if the other operand has at most `MOST_ROWS` elements per index of
+        the contracted dimensions.
         """
         operation, factor = operation_of(dot, Dot), dot.operands[side]
         inner = inner_of(operation, side)
@@ -249,7 +249,7 @@ def _is_broadcast(i: HloInstruction) -> bool:
 
 
 def _is_packed(i: HloInstruction) -> bool:
-    """Return whether an instruction unpacks packed numbers: it is a bitcast-convert, perhaps reshaped."""
+    """Return whether ``i`` unpacks numbers that are packed already: it is a bitcast-convert, perhaps reshaped."""
     while isinstance(i.operation, Reshape):
         (i,) = i.operands
     return isinstance(i.operation, BitcastConvert)

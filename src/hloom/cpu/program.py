@@ -81,11 +81,11 @@ KERNELS: Final[Kernels[ProgramEmitter, Target]] = Kernels("cpu")
 
 
 class KernelCall(NamedTuple):
-    """A call that a program's entry function makes: of a kernel, or of Python (the host).
+    """A call in a program's entry function: of a kernel, or of Python (the host).
 
     Attributes:
         function: the name of the called function.
-        instruction: the name of the HLO instruction that it computes, at least in part.
+        instruction: the name of the HLO instruction that the call computes, at least in part.
         kernel: the kernel; None for a call of Python.
     """
 
@@ -136,7 +136,7 @@ class KernelSequence:
 
     Attributes:
         kernels: the kernels emitted for the first instruction with such a plan.
-        position: the number of these kernels that the current instruction's emitter has already asked for.
+        position: how many of these kernels the emitter of the current instruction has already asked for.
     """
 
     kernels: list[LoopKernel] = field(default_factory=list[LoopKernel])

@@ -77,7 +77,7 @@ class RefinedForms:
 def sized(shape: Shape, value: Value) -> Shape:
     """Return a parameter's shape with unbounded dimensions replaced by the sizes of its argument, ``value``.
 
-    Raises EvaluationError (rule name ``run.argument``) if the ranks differ.
+    Raises EvaluationError (rule ``run.argument``) if the ranks of shape and argument differ.
     """
     if shape.is_tuple:
         parts = zip(shape.tuple_shapes, cast("tuple[Value, ...]", value), strict=True)

@@ -71,7 +71,7 @@ class TimedProgram:
         Args:
             timings: the C struct `TIMINGS` that the run filled, a table of the instructions' times.
             waited: the nanoseconds that each instruction evaluated in Python waited for other devices, in the
-                order of their host call numbers.
+                order of the program's host calls.
         """
         by_name: dict[str, int] = {}
         for call, nanoseconds in zip(self._program.host_calls, waited, strict=False):

@@ -140,7 +140,7 @@ class Exchange:
 
     @property
     def awaited(self) -> set[int]:
-        """The ranks of the processes with which a message of this exchange's current round is not complete."""
+        """The ranks of the processes with which a message of the exchange's current round is incomplete."""
         number = self._record["round"]
         if number >= len(self._rounds):
             return set()
@@ -175,12 +175,13 @@ def _segment(segment: Segment) -> dict[str, int]:
 def _stand_in(plan: ExchangePlan, position: int, arrays: int, start: int, **fields: int) -> Record:
     """Return the struct `PARTICIPANT` that represents a device of another process in this process.
 
-    The addresses of its arrays are where this process receives them, null for arrays that it does not.
+    For each array of the device, the struct has the address at which this process receives the array, or null
+    if this process does not receive it.
 
     Args:
         plan: tells where in the exchange's memory the arrays are received.
         position: the position of the device among the collective's participants.
-        arrays: the number of the device's arrays: operands and results.
+        arrays: how many arrays the device has: operands and results.
         start: the address of the exchange's memory.
         fields: further fields of the struct.
     """

@@ -156,7 +156,7 @@ class HostCalls:
 
 
 class _Thread(threading.local):
-    """Thread-local data: ``calls`` answers host calls of the program that the thread runs; None if none runs."""
+    """Thread-local data: ``calls`` answers host calls of the program that the thread runs; None if none."""
 
     def __init__(self) -> None:
         self.calls: HostCalls | None = None

@@ -111,12 +111,12 @@ class Participant:
         self.address = self._record.address
 
     def wait(self, generation: int) -> None:
-        """Wait until all participants of this device's collective have arrived.
+        """Wait until all participants of this device's collective have arrived; native code calls this.
 
-        ``generation`` is the number of meetings before this device arrived. Native code passes a negative
-        number in two other cases: -1 if operand types or sizes differ between participants, for which
-        HloError is raised; and -1 - n to wait until step n of the exchange with other processes is complete.
-        Raises Stopped if a participant cannot arrive any more.
+        ``generation`` is the number of meetings before this device arrived. It is negative in two other
+        cases: -1 if operand types or sizes differ between participants, for which HloError is raised; and -1
+        - n to wait until step n of the exchange with other processes is complete. Raises Stopped if a
+        participant cannot arrive any more.
         """
         if generation == _OTHER_FORM:
             raise self.mismatch()

@@ -131,7 +131,7 @@ class RendezvousPlan:
 
         Args:
             devices: the devices.
-            keys_of: for each device, the collectives among its host calls: number of the call to (opcode,
+            keys_of: for each device, the collectives among its host calls: index of the call to (opcode,
                 channel, participants), or to None if native code cannot run the collective.
             calls: for each device, the host calls of its program: the instructions that may call Python.
         """

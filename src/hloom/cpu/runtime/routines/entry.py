@@ -29,7 +29,8 @@ set_item: Final = External("PyTuple_SetItem", I32, PTR, I64, PTR)
 def borrow_arena(f: Function, descriptor: Fields) -> Value:
     """Emit a routine that returns an arena, the memory of all temporaries of a run; null if out of memory.
 
-    It is the one that ``descriptor`` keeps for the program's runs, or a new one if another run uses that.
+    It is the arena that ``descriptor`` keeps between the program's runs, or a new one while another run uses
+    that.
     """
     bytes, memory = descriptor["arena_bytes"], descriptor["memory"]
     with f.when(descriptor["arena_used"].compare("ne", 0)):
@@ -45,7 +46,7 @@ def borrow_arena(f: Function, descriptor: Fields) -> Value:
 def return_arena(f: Function, descriptor: Fields, arena: Value) -> None:
     """Emit a routine that ends the use of an arena that `borrow_arena` has returned.
 
-    The arena that ``descriptor`` keeps is marked as unused, another one is freed.
+    The arena that ``descriptor`` keeps is marked as unused; any other arena is freed.
     """
     with choose(f, descriptor["arena"].compare("eq", arena)) as choice:
         descriptor["arena_used"] = 0
@@ -64,7 +65,7 @@ def drop_arrays(f: Function, arrays: Value, count: Value) -> None:
 def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value, arena: Value) -> Value:
     """Emit a routine that runs the program of ``descriptor``; it returns the status, 0 for success.
 
-    It releases the GIL meanwhile if the program runs for long. ``sources`` and ``targets`` are tables of the
+    If the program runs for long, the GIL is released meanwhile. ``sources`` and ``targets`` are tables of the
     addresses of arguments and results, ``arena`` is the memory of temporaries.
     """
     program, context = descriptor["program"], descriptor["context"]
@@ -94,7 +95,8 @@ def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value
     """Emit the routine that Python calls to run a program on ``count`` objects, its arguments.
 
     ``self`` is a NumPy array that holds the struct `DESCRIPTOR` of the program. The routine returns the
-    result, or null with an exception set.
+    result, or null with an exception set. If the arguments are not arrays of exactly the expected types,
+    shapes and layouts, it calls the fallback function in the descriptor.
     """
     descriptor = Fields(DESCRIPTOR, self["data"])
     inputs, outputs = descriptor["input_count"], descriptor["output_count"]

@@ -56,7 +56,10 @@ def segment_address(f: Function, rendezvous: Fields, segment: Fields) -> Value:
 
 @routine(exchange=EXCHANGE, message=MESSAGE, packs=I1)
 def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) -> None:
-    """Emit a routine that copies the array segments of a message into its buffer if ``packs``, else out."""
+    """Emit a routine that copies between the array segments of a message and the buffer of the message.
+
+    It copies into the buffer if ``packs`` is true, otherwise into the arrays.
+    """
     packed = LocalVariable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
     span = message.nested("segments")
     with f.loop(span["first"], span["end"]) as segments:
@@ -98,9 +101,10 @@ def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
 
 @routine(I1, exchange=EXCHANGE, message=MESSAGE)
 def record_message(f: Function, exchange: Fields, message: Fields) -> int:
-    """Emit a routine that unpacks a complete message, if it was received packed.
+    """Emit a routine that unpacks a complete message into arrays, if it was received packed; returns true.
 
-    It returns false if the sender's operands have other types or sizes than those of this process.
+    It returns false, without unpacking, if the sender's operands have other types or sizes than those of this
+    process.
     """
     f.return_if(message["kind"].compare("ne", RECEIVE_PACKED), 1)
     form = f.load(I64, message["memory"])
@@ -143,8 +147,9 @@ def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
 def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
     """Emit a routine that polls the messages of step 1 or 2 of an exchange between processes.
 
-    It does not block, and returns `UNDER_WAY`, `COMPLETE` or `FAILED`. A step is also complete once the
-    operands of another process prove to differ in type or size, as the remaining messages never arrive.
+    It starts the next round of messages when one is complete. It does not block, and returns `UNDER_WAY`,
+    `COMPLETE` or `FAILED`. A step is also complete once the operands of another process prove to differ in
+    type or size from those of this process, as the remaining messages never arrive.
     """
     flag, status = f.allocate(I32), f.allocate(I64, _STATUS_WORDS)
     mpi, last = Fields(MPI, exchange["mpi"]), exchange.nested("steps", step.cast("zext", I64) - 1)["end"]
@@ -180,7 +185,7 @@ def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> V
     """Emit a routine that sends and receives the messages of step 1 or 2 of an exchange between processes.
 
     It returns 1 on failure, else 0. If the messages take long, Python takes over the waiting and detects
-    deadlocks: it is called with ``number``, that of the collective's host call, and with -1 - ``step``.
+    deadlocks: it is called with ``number``, the index of the collective's host call, and with -1 - ``step``.
     """
     begin = hloom_clock(f)
     polls = LocalVariable(f, I64, 0)

@@ -23,7 +23,7 @@ def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
 def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Value) -> None:
     """Emit a routine that suspends a device's fiber until ``word``, an address, no longer holds ``value``.
 
-    ``call`` is the number of the collective in which the device waits.
+    ``call`` is the index, among the host calls of the device's program, of the collective in which it waits.
     """
     fiber["word"], fiber["value"], fiber["call"] = word, value, call
     leave_fiber(f, fiber, WAITS)
@@ -33,7 +33,8 @@ def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Valu
 def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
     """Emit a routine by which a fiber ends the run of all fibers, which are the devices of a program.
 
-    It reports that operands of the collective with number ``call`` differ in type or size between devices.
+    It reports that operands of a collective differ in type or size between devices. ``call`` is the index of
+    the collective among the host calls of the fiber's program.
     """
     fiber["call"] = call
     leave_fiber(f, fiber, DIFFERS)
@@ -51,10 +52,10 @@ def fiber_look(f: Function, fiber: Fields) -> Value:
 
 @routine(I32, fiber=FIBER, call=I64, addresses=PTR)
 def fiber_host(f: Function, fiber: Fields, call: Value, addresses: Value) -> Value:
-    """Emit a routine that suspends a fiber while its thread has Python answer host call number ``call``.
+    """Emit a routine that suspends a fiber while its thread has Python answer a host call.
 
-    ``addresses`` is a table of the addresses of operands and results. The routine returns nonzero if Python
-    raised an exception.
+    ``call`` is the index of the host call, ``addresses`` a table of the addresses of operands and results.
+    The routine returns nonzero if Python raised an exception.
     """
     fiber["call"], fiber["addresses"] = call, addresses
     leave_fiber(f, fiber, CALLS)

@@ -48,14 +48,15 @@ def hloom_foreign(
     operands: Value,
     results: Value,
 ) -> Value:
-    """Emit a routine that calls a C function for a custom call; it returns 1 if an exception was raised.
+    """Emit a routine that calls a C function for a custom call; it returns 1 after an exception, else 0.
 
     Args:
-        context: the context of the program.
-        number: the number of the custom call among the program's host calls, by which Python evaluates it if
+        context: the context of the run.
+        number: the index of the custom call among the program's host calls, by which Python evaluates it if
             there is no C function.
         arrays: a table of the addresses of the operands, then of the results.
-        cell: the address of the word that holds the C function's address, null if there is none.
+        cell: the address of a word that holds the C function's address, or holds null if there is no
+            function.
         template: for a handler of XLA's typed FFI: a call frame to copy and fill in; null for a function with
             two parameters, the address of its only result and a table of operand addresses.
         operands, results: how many operands and results there are.

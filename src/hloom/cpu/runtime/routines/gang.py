@@ -55,7 +55,7 @@ _LONG_NANOSECONDS: Final = 100_000
 
 @routine(I1, exported=True, gang=GANG)
 def hloom_gang_parts(f: Function, gang: Fields) -> Value:
-    """Emit a routine that returns whether a gang's devices should run in threads, as recent runs were long.
+    """Emit a routine that returns whether a gang's devices should run in threads: if recent runs were long.
 
     A gang is all devices of a program, which one thread runs in turns.
     """
@@ -64,7 +64,7 @@ def hloom_gang_parts(f: Function, gang: Fields) -> Value:
 
 @routine(I32, exported=True, gang=GANG)
 def hloom_gang_take(f: Function, gang: Fields) -> Value:
-    """Emit a routine that locks a gang and returns 1, without waiting.
+    """Emit a routine that locks a gang without waiting; it returns 1 if that succeeded, else 0.
 
     It returns 0 if the gang is already locked, or if its devices should run in threads of their own. A gang
     is all devices of a program, which one thread runs in turns.
@@ -124,7 +124,10 @@ def fiber_main(f: Function, low: Value, high: Value) -> None:
 
 @routine(gang=GANG, fiber=FIBER)
 def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
-    """Emit a routine that prepares a fiber's stack, so that its first resumption starts its program."""
+    """Emit a routine that prepares a fiber's stack, so that the first switch to the fiber starts a program.
+
+    The program is that of the fiber's device.
+    """
     machine = Fields(UCONTEXT, fiber.address("machine"))
     f.call_pointer(I32, gang["getcontext"], machine.pointer)
     machine["link"], machine["stack"], machine["stack_bytes"] = 0, fiber["stack"], fiber["stack_bytes"]
@@ -147,9 +150,10 @@ def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
 
 @routine(I32, gang=GANG)
 def run_apart(f: Function, gang: Fields) -> Value:
-    """Emit a routine that runs the programs of devices without collectives; it returns the run's status.
+    """Emit a routine that runs the programs of a gang's devices if these have no collectives.
 
-    They run in the threads of the pool if they compute for long, else one after the other.
+    They run in the threads of the pool if they compute for long, else one after the other. The routine
+    returns the run's status: 0 for success.
     """
     count = gang["devices"]
     with f.when(gang["parallel"].compare("eq", 0)):
@@ -166,7 +170,11 @@ def run_apart(f: Function, gang: Fields) -> Value:
 
 @routine(I32, gang=GANG)
 def resume_all(f: Function, gang: Fields) -> None:
-    """Emit a routine that resumes the devices' fibers in turns until all finish; returns the run's status."""
+    """Emit a routine that resumes the devices' fibers in turns until all finish; returns `DONE`.
+
+    It returns another status if the run ends before: `DEADLOCK` if all unfinished fibers wait, `DIFFERENCE`
+    if operands of a collective differ in type or size, `ENDED` if a program ends early.
+    """
     count = gang["devices"]
     moved, waits_on = LocalVariable(f, I1), LocalVariable(f, I1)
     with repeat(f):
@@ -185,7 +193,10 @@ def resume_all(f: Function, gang: Fields) -> None:
 
 
 def _waits(f: Function, fiber: Fields) -> Value:
-    """Emit a test whether a fiber must still wait: the word it waits for has its old value; return an i1."""
+    """Emit a test whether a fiber must still wait; return its result, an i1.
+
+    It must if it waits for a word in memory to change, and the word still has its old value.
+    """
     waits = LocalVariable(f, I1, 0)
     with f.when(fiber["state"].compare("eq", WAITS)):
         waits.set(Atomic(I32, fiber["word"]).load("monotonic").compare("eq", fiber["value"]))
@@ -193,9 +204,10 @@ def _waits(f: Function, fiber: Fields) -> Value:
 
 
 def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> None:
-    """Emit code that resumes a fiber until it waits or finishes, and serves its signal polls and host calls.
+    """Emit code that switches to a fiber until it waits for another fiber, or finishes.
 
-    The code sets ``left`` to true if the fiber waits.
+    Meanwhile the code answers the fiber's polls for signals and its host calls. It sets ``left`` to true if
+    the fiber waits, and returns from the function with a status if the run cannot go on.
     """
     with repeat(f) as loop:
         fiber["state"] = RUNS
@@ -233,8 +245,8 @@ def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
 def take_turns(f: Function, gang: Fields) -> Value:
     """Emit a routine that runs the fibers in turns until all have finished; it returns the run's status.
 
-    It also counts consecutive long runs: those whose CPU time per resumption, without host calls, exceeds a
-    limit.
+    It also counts consecutive long runs, after which devices get threads of their own: a run is long if its
+    CPU time per switch to a fiber, without host calls, exceeds a limit.
     """
     begin = thread_nanoseconds(f)
     gang["resumptions"], gang["host_nanoseconds"] = 0, 0
@@ -251,8 +263,8 @@ def hloom_gang_run(
 ) -> Value:
     """Emit a routine that runs all devices of a gang, which the caller has locked; returns the run's status.
 
-    ``sources`` and ``targets`` are tables of the addresses of inputs and outputs, device after device;
-    ``inputs`` and ``outputs`` count those of one device.
+    ``sources`` and ``targets`` are tables of the addresses of arguments and results, those of the first
+    device, then those of the second, and so on; ``inputs`` and ``outputs`` are their numbers for one device.
     """
     count, arena_bytes = gang["devices"], gang["arena_bytes"]
     bytes = arena_bytes * count

@@ -27,10 +27,10 @@ drop_object: Final = External("Py_DecRef", VOID, PTR)
 
 @routine(exported=True, host=PTR, wait=PTR)
 def hloom_set_host(f: Function, host: Value, wait: Value) -> None:
-    """Emit a routine that sets two Python functions that native code calls, each with two integers.
+    """Emit a routine that stores two Python functions, which native code calls with two integers each.
 
-    ``host`` evaluates an instruction without native code (a host call), ``wait`` waits for the participants
-    of a collective.
+    ``host`` evaluates an instruction that has no native code (a host call), ``wait`` waits for the
+    participants of a collective.
     """
     functions = FUNCTIONS(f)
     functions["host"], functions["wait"] = host, wait
@@ -61,10 +61,10 @@ def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
 
 @routine(I32, exported=True, context=CONTEXT, number=I64, addresses=PTR)
 def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) -> Value:
-    """Emit a routine that has Python evaluate an instruction, that of host call ``number``.
+    """Emit a routine that has Python evaluate an instruction (a host call).
 
-    It returns 1 if Python raised an exception, else 0. ``addresses`` is a table of the addresses of operands
-    and results.
+    It returns 1 if Python raised an exception, else 0. ``number`` is the index of the host call in the
+    program, ``addresses`` a table of the addresses of operands and results.
     """
     function = LocalVariable(f, PTR, FUNCTIONS(f)["host"])
     with f.when(~is_null(context.pointer)):
@@ -77,9 +77,10 @@ def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) ->
 
 @routine(I32, number=I64, generation=I64)
 def await_host(f: Function, number: Value, generation: Value) -> Value:
-    """Emit a routine in which Python waits for other participants of collective ``number``.
+    """Emit a routine in which Python waits for the other participants of a collective.
 
-    It returns 1 if Python raised an exception, else 0. ``generation`` is the number of meetings of the
-    participants so far; negative for the other cases of `Participant.wait`.
+    It returns 1 if Python raised an exception, else 0. ``number`` is the index of the collective's host call,
+    ``generation`` the number of times that the participants have met so far; negative for the other cases of
+    `Participant.wait`.
     """
     return call_python(f, FUNCTIONS(f)["wait"], number, generation)

@@ -41,11 +41,11 @@ def look_for_signals(f: Function) -> Value:
 
 @routine(I32, exported=True, address=I64, last=PTR)
 def hloom_poll(f: Function, address: Value, last: Value) -> Value:
-    """Emit a routine that returns nonzero if the program must end early, else 0.
+    """Emit a routine that polls whether the program must end early; it returns nonzero if so, else 0.
 
-    ``address`` is that of the run context, 0 for none; it is an integer so that LLVM does not assume that it
-    aliases arrays of the program. ``last`` points to the time of the last poll for signals, 0 before the
-    first.
+    It must after a failure of another device, or if a signal handler raised an exception. ``address`` is that
+    of the run context, 0 for none; it is an integer so that LLVM does not assume that it aliases arrays of
+    the program. ``last`` points to the time of the last poll for signals, 0 before the first.
     """
     f.return_if(is_zero(address), 0)
     context = Fields(CONTEXT, address.cast("inttoptr", PTR))

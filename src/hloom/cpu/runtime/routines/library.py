@@ -19,7 +19,7 @@ CALLS: Final = State("library_calls", lock=I32, calls=I32, threads=I32)
 
 @routine()
 def lock_library(f: Function) -> None:
-    """Emit a routine that locks the process's counter of concurrent calls of LAPACK."""
+    """Emit a routine that spins until it has locked the process's counter of concurrent calls of LAPACK."""
     with repeat(f) as loop:
         loop.leave_if(is_zero(CALLS(f).atomic("lock").exchange(1, "acquire")))
         pause(f)
@@ -32,7 +32,8 @@ def _unlock(calls: Fields) -> None:
 def _set_unless_one(f: Function, calls: Fields, set: Value, threads: Value) -> None:
     """Emit code that sets LAPACK's number of threads, unless it was one before the concurrent calls.
 
-    ``set`` is the function that sets it, ``threads`` the number, ``calls`` the counter of concurrent calls.
+    ``set`` is the function that sets it, ``threads`` the new number, ``calls`` the struct with the number
+    before the calls.
     """
     with f.when(calls["threads"].compare("ne", 1)):
         f.call_pointer(VOID, set, threads)
@@ -40,9 +41,10 @@ def _set_unless_one(f: Function, calls: Fields, set: Value, threads: Value) -> N
 
 @routine(exported=True, get=PTR, set=PTR)
 def hloom_library_enter(f: Function, get: Value, set: Value) -> None:
-    """Emit a routine to call before LAPACK: the first of concurrent calls sets its number of threads to one.
+    """Emit a routine to call before LAPACK; it makes LAPACK use one thread while the process calls it.
 
-    ``get`` and ``set`` are functions that get and set the number of threads.
+    The first of concurrent calls sets the number of threads. ``get`` and ``set`` are functions that get and
+    set that number.
     """
     lock_library(f)
     calls = CALLS(f)
@@ -56,7 +58,10 @@ def hloom_library_enter(f: Function, get: Value, set: Value) -> None:
 
 @routine(exported=True, get=PTR, set=PTR)
 def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
-    """Emit a routine to call after LAPACK: the last of concurrent calls restores its number of threads."""
+    """Emit a routine to call after LAPACK; the last of concurrent calls restores LAPACK's number of threads.
+
+    ``get`` and ``set`` are functions that get and set that number.
+    """
     lock_library(f)
     calls = CALLS(f)
     remaining = calls["calls"] - 1
@@ -68,7 +73,7 @@ def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
 
 @routine(exported=True)
 def hloom_library_reset(f: Function) -> None:
-    """Emit a routine that resets and unlocks the counter of concurrent calls, in a forked child."""
+    """Emit a routine that resets and unlocks the counter of concurrent calls of LAPACK, in a forked child."""
     calls = CALLS(f)
     calls["calls"] = 0
     _unlock(calls)

@@ -74,7 +74,10 @@ def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
 
 @routine(exported=True, memory=RECYCLED, data=PTR)
 def hloom_give(f: Function, memory: Fields, data: Value) -> None:
-    """Emit a routine that frees memory of `hloom_take`, or keeps it for reuse; it ignores null."""
+    """Emit a routine that takes back memory of `hloom_take`; it ignores null.
+
+    It keeps the memory for reuse, or frees it if too much is kept already.
+    """
     f.return_if(is_null(data))
     block = _block_of(f, data)
     free_bytes = memory["free_bytes"] + block["bytes"]
@@ -128,5 +131,5 @@ def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) 
 
 @routine(exported=True, memory=RECYCLED, data=PTR, bytes=I64)
 def hloom_memory_free(f: Function, memory: Fields, data: Value, bytes: Value) -> None:
-    """Emit the ``free`` of NumPy's memory handler; it reads the block's size from the header."""
+    """Emit the ``free`` of NumPy's memory handler; it takes the block's size from a header, not ``bytes``."""
     hloom_give(f, memory, data)

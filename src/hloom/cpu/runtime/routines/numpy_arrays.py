@@ -39,9 +39,10 @@ def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> 
 
 @routine(I32, descriptor=DESCRIPTOR, objects=PTR, sources=PTR)
 def may_donate(f: Function, descriptor: Fields, objects: Value, sources: Value) -> Value:
-    """Emit a routine that returns 1 if all donated arrays are writable and overlap no other argument.
+    """Emit a routine that returns whether donated arguments are writable and overlap no other argument.
 
-    Otherwise it returns 0. ``sources``: the addresses of the data of the arguments in ``objects``.
+    It returns 1 if so, else 0. ``objects`` is the table of the arguments, ``sources`` that of the addresses
+    of their data.
     """
     inputs, count = Fields(INPUT, descriptor["inputs"]), descriptor["input_count"]
     with f.loop(0, count) as loop, f.when(inputs.at(loop.index)["donated"].compare("ne", 0)):
@@ -92,8 +93,8 @@ def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
 def output_array(f: Function, descriptor: Fields, output: Fields, objects: Value) -> Value:
     """Emit a routine that returns a new reference to the array for a program's result.
 
-    It is a donated argument, or a new array; null, with an exception set, if out of memory. ``output``
-    describes the result, ``objects`` is the table of the arguments.
+    The array is a donated argument, or a new array. If out of memory, the routine returns null with an
+    exception set. ``output`` describes the result, ``objects`` is the table of the arguments.
     """
     donor = output["donor"]
     with f.when(is_zero(donor)):

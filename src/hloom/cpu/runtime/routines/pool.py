@@ -40,10 +40,10 @@ pthread_sigmask: Final = External("pthread_sigmask", I32, I32, PTR, PTR)
 
 @routine(I32, context=CONTEXT, last=PTR)
 def poll(f: Function, context: Fields, last: Value) -> Value:
-    """Emit a routine that calls the poll function of a run context; it returns the function's status.
+    """Emit a routine that calls the poll function of a run context, and returns its status.
 
-    A nonzero status means that the program must end early; without a poll function it is 0. ``last`` points
-    to the time of the last poll for signals.
+    A nonzero status means that the program must end early. Without a poll function the routine returns 0.
+    ``last`` points to the time of the last poll for signals.
     """
     function = context["poll"]
     f.return_if(is_null(function), 0)
@@ -57,9 +57,9 @@ def poll(f: Function, context: Fields, last: Value) -> Value:
 def work(f: Function, pool: Fields, index: Value, context: Fields) -> int:
     """Emit a routine in which a thread of the pool runs chunks of a loop's iterations.
 
-    It begins with its own slice of the iterations and goes on with the slices of the other threads.
-    ``index`` is the thread's. With a nonnull ``context`` it polls after each chunk whether the program must
-    end early; if so, it empties all slices and returns 1, otherwise 0.
+    It begins with its own slice of the iterations and goes on with the slices of the other threads. ``index``
+    is that of the thread. With a nonnull ``context`` it polls after each chunk whether the program must end
+    early; if so, it empties all slices and returns 1, otherwise 0.
     """
     last = LocalVariable(f, I64, 0)
     task, arguments, chunk = pool["task"], pool["arguments"], pool["chunk"]
@@ -89,10 +89,10 @@ def _drop_chunks(f: Function, pool: Fields, threads: Value) -> None:
 
 @routine(pool=POOL, generation=I32, index=I64)
 def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> None:
-    """Emit a routine in which a worker thread joins a parallel loop, if it still runs, and runs chunks of it.
+    """Emit a routine in which a worker thread joins a parallel loop, and runs chunks of its iterations.
 
-    The last worker to leave wakes the loop's caller if that sleeps. ``generation`` identifies the loop,
-    ``index`` the worker.
+    It does nothing if the loop, identified by ``generation``, has ended. The last worker to leave wakes the
+    loop's caller if that sleeps. ``index`` is that of the worker.
     """
     active = pool.atomic("active")
     active.add(1, "seq_cst")
@@ -151,9 +151,9 @@ def start(f: Function, pool: Fields) -> None:
 
 @routine(exported=True, pool=POOL)
 def hloom_pool_stop(f: Function, pool: Fields) -> None:
-    """Emit a routine that ends the worker threads of the pool.
+    """Emit a routine that ends the worker threads of the pool, and waits until they have ended.
 
-    The pool stays locked, so that later loops run in the thread of their caller. Other threads may run
+    The pool stays locked, so that later loops run in the thread of their caller; other threads may run
     programs meanwhile.
     """
     f.return_if(pool.atomic("stop").exchange(1, "seq_cst").compare("ne", 0))
@@ -177,10 +177,10 @@ def hloom_pool_stop(f: Function, pool: Fields) -> None:
 def run_serially(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> None:
-    """Emit a routine that runs a loop in the calling thread: task(arguments, begin, end) for ranges of it.
+    """Emit a routine that calls task(arguments, begin, end) for one part of a loop's iterations at a time.
 
-    Between ranges it polls, and returns nonzero if the program must end early. Ranges begin at multiples of
-    ``grain``.
+    All calls are in the calling thread. Between them the routine polls, and returns nonzero if the program
+    must end early. Parts begin at multiples of ``grain``.
     """
     last, begin = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
     size = (iterations.unsigned_divide(_SERIAL_RANGES).unsigned_divide(grain) + 1) * grain
@@ -230,11 +230,11 @@ def wait_for_workers(f: Function, pool: Fields) -> None:
 def hloom_parallel(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> Value:
-    """Emit a routine that runs task(arguments, begin, end) in parallel, for ranges of all iterations.
+    """Emit a routine that calls task(arguments, begin, end) in parallel, for parts of a loop's iterations.
 
-    Ranges begin at multiples of ``grain``. The routine returns nonzero if the program must end early. Without
-    a thread pool in ``context``, or while the pool is locked, ranges run one by one in the calling thread; if
-    ``context`` is null, all iterations are one range.
+    Parts begin at multiples of ``grain``. The routine returns nonzero if the program must end early. Without
+    a thread pool in ``context``, or while the pool is locked, parts run one by one in the calling thread; if
+    ``context`` is null, all iterations are one part.
     """
     with f.when(is_null(context.pointer)):
         f.call_pointer(VOID, task, arguments, f.constant(I64, 0), iterations)

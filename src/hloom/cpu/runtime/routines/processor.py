@@ -22,7 +22,7 @@ syscall: Final = External("syscall", I64, I64, PTR, I32, I32, PTR, PTR, I32)
 
 @routine(inline=True)
 def pause(f: Function) -> None:
-    """Emit the processor's spin-wait hint, always inlined."""
+    """Emit a routine, always inlined, that consists of the processor's spin-wait hint."""
     if f.target.architecture == "aarch64":
         f.call(VOID, "llvm.aarch64.hint", f.constant(I32, _AARCH64_YIELD))
     else:
@@ -36,15 +36,18 @@ def _futex(f: Function, word: Value, operation: int, value: Value, timeout: Valu
 
 @routine(word=PTR, value=I32)
 def futex_wait(f: Function, word: Value, value: Value) -> None:
-    """Emit a routine that sleeps on a futex until woken; it returns at once if the word is not ``value``."""
+    """Emit a routine that sleeps on the futex ``word`` until woken.
+
+    It returns at once if the word does not hold ``value``.
+    """
     _futex(f, word, _WAIT_PRIVATE, value, null(f))
 
 
 @routine(word=PTR, value=I32, nanoseconds=I64)
 def futex_wait_for(f: Function, word: Value, value: Value, nanoseconds: Value) -> None:
-    """Emit a routine that sleeps on a futex until woken, or for at most ``nanoseconds``.
+    """Emit a routine that sleeps on the futex ``word`` until woken, or for at most ``nanoseconds``.
 
-    It returns at once if the word differs from ``value``.
+    It returns at once if the word does not hold ``value``.
     """
     time = Fields(TIMESPEC, f.allocate(I8, TIMESPEC.size))
     time["seconds"] = nanoseconds.unsigned_divide(NANOSECONDS)

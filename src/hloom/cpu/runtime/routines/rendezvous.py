@@ -29,10 +29,10 @@ _PATIENCE_NANOSECONDS: Final = 10_000_000
 
 @routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
 def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
-    """Emit a routine that returns whether all participants' operands have equal types and sizes.
+    """Emit a routine that returns whether the operands of all participants have equal types and sizes.
 
-    ``count`` is the number of participants; ``form`` is a number that identifies the caller's types and
-    sizes.
+    ``count`` is the number of participants; ``form`` is a number that identifies the types and sizes of the
+    calling device's operands.
     """
     with f.loop(0, count) as loop:
         other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
@@ -42,10 +42,10 @@ def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> in
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64, step=I32)
 def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, step: Value) -> int:
-    """Emit a routine for the last participant to arrive, which releases the others from their wait.
+    """Emit a routine for the last device of a process to arrive; it releases the others from their wait.
 
     Before that it exchanges arrays with other processes, if any; it returns whether the exchange failed.
-    ``number`` is that of the collective's host call, ``step`` is `ARRIVE`, `CONTINUE` or `DEPART`.
+    ``number`` is the index of the collective's host call, ``step`` is `ARRIVE`, `CONTINUE` or `DEPART`.
     """
     exchange = Fields(EXCHANGE, participant["exchange"])
     with f.when(~is_null(exchange.pointer) & step.compare("ne", DEPART)):
@@ -61,11 +61,11 @@ def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, st
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, generation=I32, number=I64)
 def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Value, number: Value) -> Value:
-    """Emit a routine in which a participant waits until the others have met; it returns whether that failed.
+    """Emit a routine in which a device waits until all others have arrived; it returns whether that failed.
 
-    They have met when the rendezvous' count of meetings is no longer ``generation``. A fiber switches to the
-    other devices of its thread. A thread spins, then sleeps, as it may occupy the core that the awaited
-    device needs; after two sleeps Python takes over. ``number`` is that of the collective's host call.
+    They have arrived when the rendezvous' count of meetings is no longer ``generation``. A fiber switches to
+    the other devices of its thread. A thread spins, then sleeps, as it may occupy the core that the awaited
+    device needs; after two sleeps Python takes over. ``number`` is the index of the collective's host call.
     """
     fiber = Fields(FIBER, participant["fiber"])
     with f.when(~is_null(fiber.pointer)):
@@ -93,8 +93,8 @@ def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Val
 def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) -> int:
     """Emit a routine that returns whether operands' types or sizes differ between participants.
 
-    If so, it reports that to Python, or, in a fiber, ends the run of all fibers. ``number`` is that of the
-    collective's host call.
+    If so, it reports that to Python, or, in a fiber, ends the run of all fibers. ``number`` is the index of
+    the collective's host call.
     """
     f.return_if(same_forms(f, rendezvous, participant["count"], participant["form"]), 0)
     fiber = Fields(FIBER, participant["fiber"])
@@ -109,9 +109,9 @@ def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) 
 def hloom_rendezvous(f: Function, participant: Fields, number: Value, step: Value) -> Value:
     """Emit a routine in which a device arrives and waits for all participants; it returns 1 on failure.
 
-    Otherwise it returns 0. If ``step`` is `ARRIVE`, it publishes the participant's arrays, and compares
-    operands' types and sizes after the wait; if `DEPART`, it withdraws the participant after the wait.
-    ``number`` is that of the collective's host call.
+    Otherwise it returns 0. If ``step`` is `ARRIVE`, it publishes the device's arrays, and after the wait
+    checks that operands have equal types and sizes on all devices; if `DEPART`, it withdraws the device's
+    arrays after the wait. ``number`` is the index of the collective's host call.
     """
     rendezvous = Fields(RENDEZVOUS, participant["rendezvous"])
     slot = rendezvous.atomic("participants", participant["position"])
