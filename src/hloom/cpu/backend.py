@@ -285,9 +285,10 @@ def _host_calls(
 
 
 class UnboundedDeviceProgram(DeviceProgram):
-    """A program with unbounded dimensions on one device; a run uses the code compiled for its argument sizes.
+    """A program with unbounded dimensions on one device.
 
-    The code of a combination of argument sizes is compiled by the first run with it.
+    A run uses the code compiled for its combination of argument sizes; the first run with it compiles the
+    code.
     """
 
     def __init__(self, forms: RefinedForms, device: VirtualDevice) -> None:

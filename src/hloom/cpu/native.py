@@ -146,7 +146,7 @@ def _key_parts(module: HloModule, level: int, target: Target, keeps_packed: bool
 def _cached(key: str, module: HloModule) -> LoadedProgram | None:
     """Load the program that the cache holds for ``key``; None if it holds none.
 
-    Also returns None if the program's parameters and result do not have the shapes of those of ``module``.
+    Also returns None if the shapes of the program's parameters and result are not those of ``module``.
     """
     loaded = cached_program(key)
     return loaded if loaded is not None and loaded.facts.signature == signature_of(module) else None

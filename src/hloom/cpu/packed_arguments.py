@@ -132,7 +132,7 @@ class PackedArguments:
 
     @cached_property
     def _donated(self) -> frozenset[int]:
-        """The parameter numbers of donated arguments, which are not packed, as results may take their memory."""
+        """The parameter numbers of donated arguments, not to be packed: results may take their memory."""
         config = self._program.hlo.config
         aliased = [alias.parameter_number for alias in config.aliases.values()]
         return frozenset([*aliased, *(number for number, _ in config.buffer_donors)])

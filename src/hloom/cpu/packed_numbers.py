@@ -78,7 +78,7 @@ class _Source:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return the dimensions of the array of 4-bit integers; for a stack of such arrays, those of one of them."""
+        """Return the dimensions of the array of 4-bit integers; for a stack of arrays, those of one."""
         return self.kept.shape.dimensions if self.slice is None else self.kept.shape.dimensions[1:]
 
 
@@ -229,7 +229,7 @@ def _is_matrix_product(i: HloInstruction) -> bool:
 
 
 def _computed_from(i: HloInstruction) -> HloInstruction | None:
-    """Return the operand from whose elements an instruction computes its elements one by one.
+    """Return the operand whose elements an instruction moves, or changes one by one.
 
     That is the operand of a convert, reshape or transpose, or the operand of a multiply, add or subtract if
     all its other operands are broadcasts. Returns None for other instructions.
@@ -249,7 +249,7 @@ def _is_broadcast(i: HloInstruction) -> bool:
 
 
 def _is_packed(i: HloInstruction) -> bool:
-    """Return whether ``i`` unpacks numbers that are packed already: it is a bitcast-convert, perhaps reshaped."""
+    """Return whether ``i`` unpacks integers from bytes: it is a bitcast-convert, perhaps reshaped."""
     while isinstance(i.operation, Reshape):
         (i,) = i.operands
     return isinstance(i.operation, BitcastConvert)

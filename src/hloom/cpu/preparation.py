@@ -187,7 +187,7 @@ def _packed(dot: HloInstruction, factor: HloInstruction, columns: int) -> HloIns
 
 
 def _multiply(dot: HloInstruction, panels: HloInstruction) -> None:
-    """Replace a dot by a dot with ``panels``, the panels of its right operand, and a reshape to its shape."""
+    """Replace a dot by a reshape of its product with ``panels``, which hold its right operand."""
     operation, w = operation_of(dot, Dot), Writer(dot)
     free = [
         s for d, s in enumerate(dot.operands[0].shape.dimensions) if d not in operation.lhs_contracting_dims
