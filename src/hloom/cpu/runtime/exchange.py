@@ -151,7 +151,7 @@ class Exchange:
 
 
 def _set_spans(spans: Sequence[Record], counts: Sequence[int]) -> None:
-    """Set the structs ``spans`` to consecutive index ranges [first, end) of lengths ``counts``, from 0 on."""
+    """Set each span to a range of indices [first, end), as long as its count; the ranges adjoin from 0 on."""
     for span, end, count in zip(spans, accumulate(counts), counts, strict=True):
         span["first"], span["end"] = end - count, end
 

@@ -138,8 +138,8 @@ class Gang:
 
         Devices with collectives (``meets``) then get threads after several long runs; devices without
         collectives run in the threads of the pool in every run. Devices that divide kernels among the threads
-        of the pool use all cores already, except in serial parts: they may do so only if they are at least as
-        many as the cores, and have no collectives.
+        of the pool use all cores already, except in serial parts: they may run in several threads only if
+        they are at least as many as the cores, and have no collectives.
         """
         cores = available_cores()
         alone = not any(native.facts.shares for native in self._natives)
@@ -178,8 +178,8 @@ class Gang:
     def take(self) -> bool:
         """Lock this gang of devices for a run, without waiting; return whether that succeeded.
 
-        It fails while another run has the lock, and after long runs, if threads of their own are faster for
-        the devices.
+        It fails while another run has the lock, and after several long runs if `_uses_threads`: the caller
+        then runs the devices in threads of their own.
         """
         return bool(_function("hloom_gang_take", ctypes.c_int32)(self.address))
 

@@ -114,8 +114,8 @@ class Participant:
         """Wait until all participants of this device's collective have arrived; native code calls this.
 
         ``generation`` is the number of meetings before this device arrived. It is negative in two other
-        cases: -1 if operand types or sizes differ between participants, for which HloError is raised; and -1
-        - n to wait until step n of the exchange with other processes is complete. Raises Stopped if a
+        cases: -1 if operand types or sizes differ between participants, for which HloError is raised; and -2
+        or -3 to wait until step 1 or 2 of the exchange with other processes is complete. Raises Stopped if a
         participant cannot arrive any more.
         """
         if generation == _OTHER_FORM:

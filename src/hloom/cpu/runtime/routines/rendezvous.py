@@ -42,7 +42,7 @@ def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> in
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64, step=I32)
 def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, step: Value) -> int:
-    """Emit a routine for the last device of a process to arrive; it releases the others from their wait.
+    """Emit a routine for the last device of a process to arrive at a collective; it wakes the others.
 
     Before that it exchanges arrays with other processes, if any; it returns whether the exchange failed.
     ``number`` is the index of the collective's host call, ``step`` is `ARRIVE`, `CONTINUE` or `DEPART`.
@@ -61,11 +61,12 @@ def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, st
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, generation=I32, number=I64)
 def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Value, number: Value) -> Value:
-    """Emit a routine in which a device waits until all others have arrived; it returns whether that failed.
+    """Emit a routine in which a device waits until all others have arrived at a collective.
 
-    They have arrived when the rendezvous' count of meetings is no longer ``generation``. A fiber switches to
-    the other devices of its thread. A thread spins, then sleeps, as it may occupy the core that the awaited
-    device needs; after two sleeps Python takes over. ``number`` is the index of the collective's host call.
+    It returns whether that failed. The others have arrived when the rendezvous' count of meetings is no
+    longer ``generation``. A fiber switches to the other devices of its thread. A thread spins, then sleeps,
+    as it may occupy the core that the awaited device needs; after two sleeps Python takes over. ``number`` is
+    the index of the collective's host call.
     """
     fiber = Fields(FIBER, participant["fiber"])
     with f.when(~is_null(fiber.pointer)):
@@ -107,11 +108,11 @@ def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) 
 
 @routine(I32, exported=True, participant=PARTICIPANT, number=I64, step=I32)
 def hloom_rendezvous(f: Function, participant: Fields, number: Value, step: Value) -> Value:
-    """Emit a routine in which a device arrives and waits for all participants; it returns 1 on failure.
+    """Emit a routine in which a device arrives at a collective, and waits for all participants.
 
-    Otherwise it returns 0. If ``step`` is `ARRIVE`, it publishes the device's arrays, and after the wait
-    checks that operands have equal types and sizes on all devices; if `DEPART`, it withdraws the device's
-    arrays after the wait. ``number`` is the index of the collective's host call.
+    It returns 1 on failure, else 0. If ``step`` is `ARRIVE`, it publishes the device's arrays, and after the
+    wait checks that operands have equal types and sizes on all devices; if `DEPART`, it withdraws the
+    device's arrays after the wait. ``number`` is the index of the collective's host call.
     """
     rendezvous = Fields(RENDEZVOUS, participant["rendezvous"])
     slot = rendezvous.atomic("participants", participant["position"])
