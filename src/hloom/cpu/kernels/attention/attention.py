@@ -30,9 +30,9 @@ from hloom.shape.element_type import ElementType
 
 @KERNELS.register(ATTENTION, workspace=lambda i, target: _workspace(i, target))
 def emit_attention(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the kernel calls of an attention fusion: pack keys and values if needed, then compute all blocks.
+    """Emit the calls of an attention fusion's kernels: pack keys and values, if needed; compute the result.
 
-    A block is a range of query rows in one batch.
+    The loop of the last kernel runs over blocks; a block is an interval of query rows in one batch.
     """
     i, module, f = plan.instruction, program.module, program.function
     attention = _attention(i)
@@ -64,9 +64,9 @@ def _attention(i: HloInstruction) -> Attention:
 
 
 def _row_inputs(attention: Attention) -> list[HloInstruction]:
-    """Return the arrays besides the scores that the operations from scores to attention weights read.
+    """Return the inputs, such as a mask, of the operations that turn scores into attention weights.
 
-    One of them may be a mask.
+    The scores themselves are left out.
     """
     return [p for p in attention.parts.inputs if p is not attention.scores]
 
@@ -78,8 +78,9 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 class _Blocks:
     """Emits the kernel of an attention fusion: a loop over blocks of query rows, in all batches.
 
-    The kernel's parameters are (queries, keys, values, other inputs ..., result, begin, end). Keys and values
-    are in packed panels if a kernel packed them before; [begin, end) is the range of blocks to compute.
+    The kernel's parameters are (queries, keys, values, other inputs ..., result, begin, end). If an earlier
+    kernel packed the keys or the values, the address of the packed panels is passed instead. The kernel
+    computes the blocks with indices [begin, end), which count the blocks of all batches.
     """
 
     def __init__(
@@ -116,9 +117,10 @@ class _Blocks:
         return LoopKernel(self.name, gemm.batches * blocks, 1, work, note)
 
     def block(self, batch: Value, row: Value) -> None:
-        """Emit the computation of the block of query rows that begins at ``row``, in batch number ``batch``.
+        """Emit the computation of the block of query rows that begins at ``row``, in batch ``batch``.
 
-        It computes scores, stores attention weights over them, and multiplies the weights by the values.
+        The emitted code computes the scores, replaces them with attention weights in scratch memory, and
+        stores the product of these weights and the values to the result.
         """
         f, attention = self.f, self.attention
         self.base = f.offset(self.scratch, row * -self.row_bytes)
@@ -137,8 +139,9 @@ class _Blocks:
     def factor(self, product: TileProduct, batch: Value, pointer: Value) -> Value:
         """Emit the address of the second operand of ``product`` (the keys or the values) in batch ``batch``.
 
-        ``pointer`` is its address in the first batch. If a kernel packed the operand before, both are
-        addresses of packed panels; if each block packs it, the packing is emitted, too.
+        ``pointer`` is the operand's address in the first batch. If an earlier kernel packed the operand,
+        ``pointer`` and the returned address are those of packed panels; if each block packs the operand, the
+        packing is emitted, too, and the address of the packed panels returned.
         """
         f, plan, gemm = self.f, product.plan, product.plan.gemm
         if plan.pack_b != "group":
@@ -149,7 +152,7 @@ class _Blocks:
         return f.offset(pointer, number * (plan.panels * plan.panel_bytes))
 
     def weigh(self, batch: Value, row: Value) -> None:
-        """Emit the operations, such as a softmax, from scores to attention weights, row by row of a block.
+        """Emit the operations, such as a softmax, that turn a block's scores into weights, row by row.
 
         The block begins at query row ``row`` of batch ``batch``; the weights replace the scores in scratch
         memory.
@@ -169,9 +172,9 @@ class _Blocks:
             emitter.row([attention.weights], [weights])
 
     def rows_of(self, i: HloInstruction) -> View:
-        """Return a view of the block's scratch memory as array ``i``: the scores or the attention weights.
+        """Return a view of the scratch memory with the current block's rows of ``i``, scores or weights.
 
-        It is indexed like the whole array, but only the rows of the current block exist.
+        The view takes the indices of the whole array, but only the rows of the current block are in memory.
         """
         kind = i.shape.element_type
         strides = [0] * i.shape.rank
@@ -179,7 +182,7 @@ class _Blocks:
         return View(self.base, kind, (UNKNOWN_EXTENT,), tuple(strides))
 
     def keep(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-        """Emit the epilogue of the product Q Kᵀ: store ``value``, a vector of scores, to scratch memory.
+        """Emit the epilogue of Q Kᵀ: the store of ``value``, a vector of scores, to scratch memory.
 
         ``row`` and ``column`` are the place of the vector in the matrix of scores.
         """
@@ -193,8 +196,8 @@ class _Blocks:
         e.store(block, (row, column), rounded(value, self.first.gemm, view.element_type))
 
     def store(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-        """Emit the epilogue of the product of weights and V: store the vector ``value`` to the result.
+        """Emit the epilogue of weights times V: the store of the vector ``value`` to the result.
 
-        ``row`` and ``column`` are the place of the vector in the product.
+        ``row`` and ``column`` are the place of the vector in that product.
         """
         e.store(self.target, (row, column), rounded(value, self.second.gemm, self.kind))

@@ -54,18 +54,18 @@ class Attention:
     """An attention fusion: scores Q Kᵀ, weights computed from each row of scores, and the weights times V.
 
     Attributes:
-        scores: the result of the dot Q Kᵀ, after the reshapes and transposes to the dimensions of the
-            weights.
+        scores: the result of the dot Q Kᵀ, after any reshapes and transposes that give it the dimensions of
+            the weights.
         weights: the attention weights; their last dimension, that of the keys, is contracted with V.
-        parts: the operations from the scores to the weights, such as a softmax.
+        parts: the operations that turn scores into weights, such as a softmax.
         rows: the plan by which these operations are computed row by row.
         variables: the index of a row: a variable for each dimension of the weights but the last.
         row: the dimension of the weights that is divided into blocks of rows.
         batch: the dimensions of the weights besides ``row`` and the last, without those of size 1.
-        products: Q Kᵀ and weights times V as matrix products: ``row`` gives their rows, ``batch`` their
-            batches.
+        products: Q Kᵀ and weights times V as batched matrix products: their rows are the indices along
+            dimension ``row`` of the weights, their batches those along the dimensions ``batch``.
         arrays: the arrays that hold queries, keys and values.
-        result: the strides of the fusion's result as a batched matrix.
+        result: the place of the fusion's result in memory, as a batched matrix with strides.
     """
 
     scores: HloInstruction
@@ -81,7 +81,10 @@ class Attention:
 
 
 def attention_of(fusion: HloInstruction) -> Attention | None:
-    """Return the arrays, operations and products of an attention fusion; None if it has no kernel."""
+    """Return the arrays, operations and products of an attention fusion; None if it is unsupported.
+
+    Only a fusion with one result and two floating-point dots can be an attention fusion.
+    """
     parts = kernel_parts(fusion)
     dots = [m for m in parts.members if isinstance(m.operation, Dot)]
     if len(dots) != 2 or len(parts.roots) != 1:
@@ -101,7 +104,7 @@ def attention_of(fusion: HloInstruction) -> Attention | None:
 
 
 class _Description:
-    """Builds the `Attention` of a fusion: relates strides of its arrays to dimensions of the weights."""
+    """Builds the `Attention` of a fusion: finds its arrays' strides along dimensions of the weights."""
 
     def __init__(
         self, first: HloInstruction, second: HloInstruction, scores: HloInstruction, weights: HloInstruction
@@ -112,8 +115,8 @@ class _Description:
     def attention(self, parts: KernelParts) -> Attention | None:
         """Return the `Attention` of the fusion that ``parts`` describe; None if the kernel cannot compute it.
 
-        For example, all arrays must have strides, and keys and values must be the same for all rows of a
-        block.
+        For example, the elements of all arrays must lie at constant strides, and keys and values must be the
+        same for all rows of a block.
         """
         first, second = self.first, self.second
         views = [read_through(o) for o in (*first.operands, *second.operands)]
@@ -150,10 +153,10 @@ class _Description:
         return Attention(self.scores, self.weights, *rows, row, batch, products[:2], arrays, products[2])
 
     def dimensions(self, view: Strided, dimensions: Sequence[int]) -> dict[int, int] | None:
-        """Return a map from the dimensions of a view of the attention weights to those of the weights.
+        """Return a map from the dimensions of a transpose of the attention weights to those of the weights.
 
-        Dimensions of size 1 are left out. ``view`` has the strides of the view in the weights, ``dimensions``
-        its sizes. Return None if it is no transpose of the weights.
+        Dimensions of size 1 are left out. ``view`` has the strides of the transpose in the array of weights,
+        ``dimensions`` its sizes. Return None if these are not the strides and sizes of a transpose.
         """
         places = {stride: p for p, stride in enumerate(row_major_strides(self.sizes)) if self.sizes[p] != 1}
         mapped = {d: places.get(view.strides[d], -1) for d, size in enumerate(dimensions) if size != 1}
@@ -163,11 +166,11 @@ class _Description:
     def products(
         self, row: int, batch: tuple[int, ...], views: Sequence[Strided], axes: Sequence[Axes]
     ) -> tuple[Gemm, Gemm, Matrix] | None:
-        """Return Q Kᵀ and weights times V as matrix products, and the strides of the result as a matrix.
+        """Return (product Q Kᵀ, product of weights and V, place of the result), all as batched matrices.
 
-        Return None if they cannot be expressed so. ``row`` and ``batch`` are the dimensions of the weights
-        that become rows and batches. ``views`` has the strides of (queries, keys, values, result) along their
-        own dimensions, ``axes`` their strides along the dimensions of the weights.
+        Return None if strides do not allow it. ``row`` and ``batch`` are the dimensions of the weights that
+        become rows and batches. ``views`` has the strides of (queries, keys, values, result) along their own
+        dimensions, ``axes`` their strides along the dimensions of the weights.
         """
         queries, keys, values, stored = views
         of_queries, of_keys, of_values, of_result = axes
@@ -224,10 +227,10 @@ class _Description:
 def row_operations(
     parts: KernelParts, scores: Sequence[HloInstruction], weights: Sequence[HloInstruction]
 ) -> RowOperations | None:
-    """Return the operations from ``scores`` to ``weights``, their plan and row index; None if unsupported.
+    """Return (operations from ``scores`` to ``weights``, their row-by-row plan, index of a row) or None.
 
-    Unsupported are: a dot among the operations; no reduction among them; a reduction of an array with other
-    dimensions than the weights; reads of scores at another index than that of the computed element.
+    Return None if a dot is among the operations, if no reduction is, if a reduced array has dimensions other
+    than those of the weights, or if an operation reads a score at a place other than the element it computes.
     """
     members: dict[HloInstruction, None] = {}
     inputs: dict[HloInstruction, None] = dict.fromkeys(scores)
@@ -255,11 +258,11 @@ def row_operations(
 
 
 def _axes(dot: HloInstruction, side: int, view: Strided, dimensions: Mapping[int, int]) -> Axes:
-    """Return the strides of a dot's operand along the dimensions of the attention weights, as a map.
+    """Return the strides of an operand of ``dot``, as a map from dimensions of the attention weights.
 
-    It lacks the dimensions along which the operand does not vary. ``side`` is the number of the operand, and
-    ``view`` has its strides along its own dimensions. ``dimensions`` maps dimensions of the dot's result to
-    those of the weights.
+    Dimensions along which the operand does not vary are left out. ``side`` is 0 for the first operand, 1 for
+    the second; ``view`` has the operand's strides along its own dimensions. ``dimensions`` maps dimensions of
+    the dot's result to those of the weights.
     """
     return {dimensions[r]: view.strides[d] for d, r in results_of(dot, side).items() if r in dimensions}
 
@@ -276,8 +279,8 @@ def row_bytes(scores: HloInstruction) -> int:
 def has_attention_kernel(fusion: HloInstruction) -> bool:
     """Return whether the attention kernel can compute a fusion of two dots.
 
-    The weights, which are stored over the scores, must not be wider than these; and `LEAST_BLOCK` rows of
-    scores must fit into a block on the stack.
+    The weights, which are stored over the scores, must not be wider than the scores; and `LEAST_BLOCK` rows
+    of scores must fit into a block on the stack.
     """
     attention = attention_of(fusion)
     if attention is None:
@@ -289,10 +292,10 @@ def has_attention_kernel(fusion: HloInstruction) -> bool:
 
 
 def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TilePlan]:
-    """Return the plans of Q Kᵀ and of weights times V; a task of either has the same block of query rows.
+    """Return the plans of Q Kᵀ and of weights times V, whose tasks compute the same blocks of query rows.
 
-    If a block has all rows, it packs the keys and values that need packing; else they are packed before all
-    blocks.
+    If a block has all rows, it packs the keys and values that need packing; otherwise separate kernels pack
+    them before the blocks are computed.
     """
     plans = [plan_tiles(gemm, target, plain_result=False) for gemm in attention.products]
     step = math.lcm(*(plan.rows for plan in plans))
@@ -309,8 +312,8 @@ def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TileP
 def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
     """Return ``plan`` with tasks that compute ``height`` rows and all columns.
 
-    ``single``: a task has all rows, so that it may pack the second operand itself. Otherwise an operand that
-    needs packing is packed before all tasks.
+    ``single``: a task computes all rows, so that it may pack the product's second operand itself. Otherwise
+    an operand that needs packing is packed by a separate kernel before the tasks.
     """
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     packs_here = single and plan.pack_b != "block"
@@ -319,7 +322,10 @@ def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
 
 
 def packed(plan: TilePlan) -> TilePlan:
-    """Return the plan for packing a product's second operand, without the batches that share its elements."""
+    """Return the plan by which the second operand of ``plan``'s product is packed, once for all its uses.
+
+    It lacks the batch dimensions along which the operand does not vary.
+    """
     gemm = plan.gemm
     real = [n for n, stride in enumerate(gemm.b.batch) if stride]
     a, b = (Matrix(tuple(m.batch[n] for n in real), m.row, m.column, m.offset) for m in (gemm.a, gemm.b))

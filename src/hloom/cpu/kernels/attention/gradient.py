@@ -34,7 +34,10 @@ ROW_WORK: Final = 16
 
 @KERNELS.register(ATTENTION_GRADIENT, workspace=lambda i, target: _workspace(i, target))
 def emit_gradient(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the kernel calls of an attention gradient: pack operands, if needed, then compute all batches."""
+    """Emit the calls of an attention gradient's kernels: pack operands, if needed; compute the results.
+
+    The loop of the last kernel runs over batches.
+    """
     i, module, f = plan.instruction, program.module, program.function
     gradient, blocks = _planned(i, module.target)
 
@@ -74,9 +77,9 @@ def _factors(gradient: Gradient, blocks: BlockPlan) -> list[tuple[TilePlan, HloI
 
 
 def _row_inputs(gradient: Gradient) -> list[HloInstruction]:
-    """Return the arrays besides the scores that the operations from scores to attention weights read.
+    """Return the inputs, such as a mask, of the operations that compute weights from scores.
 
-    One of them may be a mask.
+    The scores themselves are left out.
     """
     arrays = [s.array for s in gradient.scores]
     return [p for p in gradient.parts.inputs if p not in arrays]
@@ -89,8 +92,9 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 class _Blocks:
     """Emits the kernel of an attention gradient: a loop over batches, and blocks of query rows in each.
 
-    Its parameters are (first operands of the products that compute scores ..., second operands of all
-    products ..., other inputs ..., results ..., begin, end). [begin, end) is the range of batches to compute.
+    The kernel's parameters are (first operands of the products that compute scores ..., second operands of
+    all products ..., other inputs ..., results ..., begin, end). It computes the batches with indices [begin,
+    end).
     """
 
     def __init__(self, module: Module, name: str, gradient: Gradient, blocks: BlockPlan) -> None:
@@ -129,7 +133,7 @@ class _Blocks:
         return LoopKernel(self.name, gemm.batches, 1, work, note)
 
     def batch(self, batch: Value) -> None:
-        """Emit the computation of batch number ``batch``, one block of query rows after the other."""
+        """Emit the computation of the batch with index ``batch``, one block of query rows after the other."""
         f, gradient, gemm = self.f, self.gradient, self.gradient.scores[0].product
         for variable in gradient.variables:
             variable.value = f.constant(I64, 0)
@@ -151,9 +155,9 @@ class _Blocks:
             self.block(batch, loop.index)
 
     def right_factor(self, number: int, batch: Value) -> Value:
-        """Emit the address of the second operand of product ``number`` in batch ``batch``.
+        """Emit the address of the second operand of the product with index ``number`` in batch ``batch``.
 
-        If a kernel packed the operand before, it is the address of its packed panels.
+        If an earlier kernel packed the operand, it is the address of its packed panels.
         """
         f, plan, gemm = self.f, self.products[number].plan, self.gemms[number]
         if plan.pack_b != "group":
@@ -164,15 +168,18 @@ class _Blocks:
         return f.offset(self.factors[number], place * (plan.panels * plan.panel_bytes))
 
     def target(self, number: int, batch: Value) -> View:
-        """Return result ``number`` of the fusion in batch ``batch`` as a view with (row, column) indices."""
+        """Emit the address of result ``number`` of the fusion in batch ``batch``.
+
+        Return it as a view with (row, column) indices.
+        """
         sums = self.gradient.sums[number]
         base = batch_base(self.f, sums.product, sums.result, batch, self.results[number], sums.kind)
         return View(base, sums.kind, (UNKNOWN_EXTENT,), (sums.result.row, 1))
 
     def clear(self, sums: Sums, target: View) -> None:
-        """Emit the zeroing of ``target``, the result of the product ``sums``, before blocks add to it.
+        """Emit code that fills ``target``, the result of the product ``sums`` in one batch, with zeros.
 
-        Each block of query rows adds its contribution.
+        Each block of query rows then adds its contribution to the result.
         """
         f, size = self.f, storage_bytes(sums.kind)
         with f.loop(0, sums.product.m) as loop:
@@ -180,9 +187,10 @@ class _Blocks:
             fill_bytes(row, f.constant(I8, 0), sums.product.n * size)
 
     def block(self, batch: Value, row: Value) -> None:
-        """Emit the computation of the block of query rows that begins at ``row``, in batch number ``batch``.
+        """Emit the computation of the block of query rows that begins at ``row``, in batch ``batch``.
 
-        It computes scores, stores attention weights over them, and multiplies the weights by other arrays.
+        The emitted code computes scores, stores the weights computed from them over the scores, and
+        multiplies the weights by other arrays.
         """
         f, gradient, count = self.f, self.gradient, len(self.gradient.scores)
         self.row = row
@@ -211,8 +219,8 @@ class _Blocks:
         """Emit the copy of an operand's rows [row, end) to scratch memory, converted to the accumulator type.
 
         Return the address of the copy, whose rows are contiguous. ``base`` is the address of the operand's
-        row 0, and ``kind`` its type. ``key`` is (array, strides, columns): a block copies an operand of
-        several products once.
+        row 0, and ``kind`` its type. ``key`` is (array, strides, columns); if the block has already copied an
+        operand with this key, return that copy's address.
         """
         if key in self.copies:
             return self.copies[key]
@@ -242,14 +250,14 @@ class _Blocks:
         return zero, zero, self.f.constant(I64, self.products[number].plan.gemm.n)
 
     def weights(self, number: int) -> Value:
-        """Return the address of scratch area ``number`` of a block.
+        """Return the address of the scratch area of a block with index ``number``.
 
-        It holds the scores with this number, and later the weights with this number.
+        The area holds the scores with this index, and later the weights with this index.
         """
         return self.f.offset(self.scratch, number * self.area)
 
     def weigh(self, row: Value, end: Value) -> None:
-        """Emit the operations, such as a softmax, from scores to attention weights, for the rows [row, end).
+        """Emit the operations, such as a softmax, that compute weights from scores, for the rows [row, end).
 
         The weights replace the scores in scratch memory.
         """
@@ -263,9 +271,10 @@ class _Blocks:
             emitter.row(gradient.weights, weights)
 
     def rows_of(self, i: HloInstruction, number: int) -> View:
-        """Return a view of scratch area ``number`` of a block as array ``i``, which holds scores or weights.
+        """Return a view of scratch area ``number`` with the current block's rows of ``i``.
 
-        It is indexed like the whole array, but only the rows of the current block exist.
+        ``i`` is an array of scores or weights. The view takes the indices of the whole array, but only the
+        rows of the current block are in memory.
         """
         kind, gradient = self.gradient.kind, self.gradient
         strides = [0] * i.shape.rank
@@ -276,7 +285,11 @@ class _Blocks:
     # -- epilogues
 
     def keep(self, number: int) -> Epilogue:
-        """Return the epilogue of product ``number``: it rounds scores to their type and stores them."""
+        """Return the epilogue of the product that computes the scores with index ``number``.
+
+        It is a function that emits the rounding of scores to their element type, and their store to scratch
+        memory.
+        """
         scores = self.gradient.scores[number]
         view = self.rows_of(scores.array, number)
         strides = (self.gradient.row_bytes // storage_bytes(self.gradient.kind), 1)
@@ -288,10 +301,10 @@ class _Blocks:
         return epilogue
 
     def store(self, number: int) -> Epilogue:
-        """Return the epilogue that stores a vector of result ``number``.
+        """Return the epilogue of the product that computes result ``number``: it stores vectors.
 
-        If the product sums over query rows, and there are several blocks of these, it adds to the stored
-        sums.
+        If the product sums over query rows, and a batch has several blocks of query rows, the epilogue adds
+        each vector to the sums that earlier blocks stored.
         """
         sums, target = self.gradient.sums[number], self.targets[number]
 

@@ -58,16 +58,16 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A product of attention weights, or of gradients of the scores, that gives a result of the fusion.
+    """A product of weights (attention weights or gradients of scores) that gives a result of the fusion.
 
     Attributes:
         weights: the index in `Gradient.weights` of the first operand.
         over_rows: true: it sums over queries, and has a row for each key; false: it sums over keys, and has a
             row for each query.
-        product: the sizes and strides of the batched product; `plan_blocks` sets the strides of the first
-            operand.
+        product: the sizes and strides of the batched product; `plan_blocks` replaces the strides of the first
+            operand by those in a block's scratch memory.
         source: the array that holds the second operand.
-        result: the strides of the result as a batched matrix.
+        result: the place of the fusion's result in memory, as a batched matrix with strides.
         kind: the element type of the result.
     """
 
@@ -121,7 +121,7 @@ class Gradient:
 
     @property
     def areas(self) -> int:
-        """Return the number of scratch areas of a block; area n holds scores n, later weights n."""
+        """Return the number of scratch areas of a block; area n holds scores n, and later weights n."""
         return max(len(self.scores), len(self.weights))
 
     @property
@@ -131,7 +131,7 @@ class Gradient:
 
 
 def gradient_of(fusion: HloInstruction) -> Gradient | None:
-    """Return the operations and products of an attention gradient fusion; None if it has no kernel."""
+    """Return the operations and products of an attention gradient fusion; None if it is unsupported."""
     parts = kernel_parts(fusion)
     reductions = [m for m in parts.members if m.opcode == "reduce"]
     shapes = {r.operands[0].shape.dimensions for r in reductions}
@@ -144,14 +144,14 @@ def gradient_of(fusion: HloInstruction) -> Gradient | None:
 def has_gradient_kernel(fusion: HloInstruction) -> bool:
     """Return whether the kernel for attention gradients can compute a fusion.
 
-    At least `LEAST_BLOCK` query rows must fit into a block of `BLOCK_BYTES`.
+    The scratch areas of `LEAST_BLOCK` query rows must fit into `BLOCK_BYTES`.
     """
     gradient = gradient_of(fusion)
     return gradient is not None and gradient.fitting >= LEAST_BLOCK
 
 
 class _Description:
-    """Builds the `Gradient` of a fusion: relates strides of its arrays to dimensions of the weights."""
+    """Builds the `Gradient` of a fusion: finds its arrays' strides along dimensions of the weights."""
 
     def __init__(self, parts: KernelParts, sizes: tuple[int, ...], reductions: list[HloInstruction]) -> None:
         self.parts, self.sizes, self.reductions = parts, sizes, reductions
@@ -161,8 +161,8 @@ class _Description:
     def gradient(self) -> Gradient | None:
         """Return the `Gradient` of the fusion; None if the kernel cannot compute it.
 
-        For example, all arrays must have strides, and the first operand of each product that gives a result
-        must be computed with the dimensions of the weights.
+        For example, the elements of all arrays must lie at constant strides, and the first operand of each
+        product that gives a result must have the dimensions of the arrays that are reduced.
         """
         results = [_source(root) for root in self.parts.roots]
         weights = tuple(dict.fromkeys(dot.operands[0] for dot in results if isinstance(dot.operation, Dot)))
@@ -184,10 +184,10 @@ class _Description:
         return Gradient(tuple(known_scores), weights, tuple(known_sums), *rows, self.row, batch)
 
     def scores(self, dot: HloInstruction) -> Scores | None:
-        """Return the product ``dot``, which gives scores, with its strides; None if unsupported.
+        """Return the product ``dot``, which computes scores, with its strides; None if unsupported.
 
-        All arrays must have strides along the dimensions of the weights, and the first operand contiguous
-        rows.
+        Scores and operands must have strides along the dimensions of the weights, and the rows of the first
+        operand must be contiguous.
         """
         array = dot
         while len(array.users) == 1 and is_view(user := next(iter(array.users))):
@@ -226,10 +226,10 @@ class _Description:
     def sums(
         self, dot: HloInstruction, root: HloInstruction, weights: Sequence[HloInstruction]
     ) -> Sums | None:
-        """Return the product ``dot`` of ``weights`` and another array, with its strides; None if unsupported.
+        """Return the product ``dot`` of weights and another array, with its strides; None if unsupported.
 
-        ``root`` is the result of the fusion that reshapes or transposes ``dot``. Rows of the array and of the
-        result must be contiguous.
+        ``weights`` are all arrays of weights. ``root`` is the result of the fusion that reshapes or
+        transposes ``dot``. Rows of the other array and of the result must be contiguous.
         """
         operation = operation_of(dot, Dot)
         values, stored = read_through(dot.operands[1]), written_through(dot, root)
@@ -299,7 +299,10 @@ class BlockPlan:
 
 
 def plan_blocks(gradient: Gradient, target: Target) -> BlockPlan:
-    """Return the plans of all matrix products; operands that need packing are packed before all batches."""
+    """Return the height of a block, and the plans of all matrix products for blocks of this height.
+
+    Second operands that need packing are packed by separate kernels before all batches.
+    """
     distance = gradient.row_bytes // storage_bytes(gradient.kind)
     scores = [plan_tiles(_of_copies(s.product), target, plain_result=False) for s in gradient.scores]
     rows = gradient.scores[0].product.m
@@ -323,10 +326,10 @@ def plan_blocks(gradient: Gradient, target: Target) -> BlockPlan:
 
 
 def _of_copies(gemm: Gemm) -> Gemm:
-    """Return ``gemm`` with the strides and the type of a contiguous copy as its first operand.
+    """Return ``gemm`` with its first operand replaced by a contiguous copy in the accumulator type.
 
-    The kernel makes this copy for each block of rows, as rows far apart would displace each other from the
-    cache.
+    The kernel makes such a copy for each block of rows, as rows that are far apart in memory would displace
+    each other from the cache.
     """
     return replace(gemm, a=_contiguous(gemm.a, gemm.k), a_type=gemm.kind)
 
@@ -336,7 +339,10 @@ def _contiguous(matrix: Matrix, columns: int) -> Matrix:
 
 
 def _of_blocks(plan: TilePlan, height: int) -> TilePlan:
-    """Return ``plan`` with tasks that compute ``height`` rows and all columns."""
+    """Return ``plan`` with tasks that compute ``height`` rows and all columns.
+
+    If the second operand needs packing, a separate kernel packs it before the tasks.
+    """
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     pack_b = "group" if plan.pack_b else ""
     return replace(plan, height=height, width=width, group=width, pack_b=pack_b)
