@@ -166,7 +166,7 @@ class _Description:
     def products(
         self, row: int, batch: tuple[int, ...], views: Sequence[Strided], axes: Sequence[Axes]
     ) -> tuple[Gemm, Gemm, Matrix] | None:
-        """Return (product Q Kᵀ, product of weights and V, place of the result), all as batched matrices.
+        """Return (Q Kᵀ, weights times V, place of the result): batched matrix products, and a batched matrix.
 
         Return None if strides do not allow it. ``row`` and ``batch`` are the dimensions of the weights that
         become rows and batches. ``views`` has the strides of (queries, keys, values, result) along their own
@@ -230,7 +230,7 @@ def row_operations(
     """Return (operations from ``scores`` to ``weights``, their row-by-row plan, index of a row) or None.
 
     Return None if a dot is among the operations, if no reduction is, if a reduced array has dimensions other
-    than those of the weights, or if an operation reads a score at a place other than the element it computes.
+    than those of the weights, or if the computation of an element reads a score with a different index.
     """
     members: dict[HloInstruction, None] = {}
     inputs: dict[HloInstruction, None] = dict.fromkeys(scores)

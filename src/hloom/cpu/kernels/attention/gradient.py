@@ -93,8 +93,8 @@ class _Blocks:
     """Emits the kernel of an attention gradient: a loop over batches, and blocks of query rows in each.
 
     The kernel's parameters are (first operands of the products that compute scores ..., second operands of
-    all products ..., other inputs ..., results ..., begin, end). It computes the batches with indices [begin,
-    end).
+    all products ..., other inputs ..., results ..., begin, end); [begin, end) are the batches that it
+    computes.
     """
 
     def __init__(self, module: Module, name: str, gradient: Gradient, blocks: BlockPlan) -> None:
@@ -250,7 +250,7 @@ class _Blocks:
         return zero, zero, self.f.constant(I64, self.products[number].plan.gemm.n)
 
     def weights(self, number: int) -> Value:
-        """Return the address of the scratch area of a block with index ``number``.
+        """Return the address of the scratch area with index ``number`` of a block.
 
         The area holds the scores with this index, and later the weights with this index.
         """
@@ -301,7 +301,7 @@ class _Blocks:
         return epilogue
 
     def store(self, number: int) -> Epilogue:
-        """Return the epilogue of the product that computes result ``number``: it stores vectors.
+        """Return the epilogue of the product with result ``number``: it emits the store of a vector.
 
         If the product sums over query rows, and a batch has several blocks of query rows, the epilogue adds
         each vector to the sums that earlier blocks stored.

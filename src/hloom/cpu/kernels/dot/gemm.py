@@ -39,15 +39,15 @@ SHORT = 256
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The place of a matrix (or one for each batch) in an array in memory, as strides in elements.
+    """Where a matrix (or one matrix for each batch) lies in an array in memory, in elements of the array.
 
     Attributes:
         batch: the stride along each batch dimension of the product.
         row, column: the distance from one row to the next, and from one column to the next.
         offset: the number of elements in the array before the matrix's first one.
         per_byte: the number of elements packed into one byte: 2 for 4-bit types, 1 for all others.
-        group: the number of neighbours along k that share a scale (quantized weights); 0 if there are no
-            scales.
+        group: the number of consecutive elements along k that share a scale, if the matrix is quantized;
+            0 if there are no scales.
     """
 
     batch: tuple[int, ...]
@@ -99,7 +99,7 @@ class Gemm:
 
     @property
     def transposed(self) -> Gemm:
-        """Return the product Bᵀ Aᵀ, which is the transpose of C."""
+        """Return the product Bᵀ Aᵀ, whose result is the transpose of C."""
         a, b = self.b.transposed, self.a.transposed
         dimensions = self.dimensions[0], self.dimensions[2], self.dimensions[1]
         types = {"a_type": self.b_type, "b_type": self.a_type}
@@ -112,7 +112,7 @@ class Gemm:
 
     @property
     def is_scaled(self) -> bool:
-        """Return whether A or B is quantized, so that the kernel scales its elements by groups."""
+        """Return whether A or B is quantized, so that the kernel multiplies its elements by scales."""
         return self.a.group + self.b.group > 0
 
     @property
@@ -125,10 +125,9 @@ class Gemm:
 def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     """Return the batched matrix product that a dot computes; None if its operands are not strided matrices.
 
-    A dot has several free dimensions in general: those that cannot be merged into rows or columns become
-    batches. Return None also if a shape is dynamic or empty. ``inside``: the dot is in a fusion; A and B are
-    then strided matrices in the fusion's inputs, found through slices, reshapes, transposes and converts
-    before the dot.
+    Free dimensions of the dot that cannot be merged into rows or columns become batches. Return None also if
+    a shape is dynamic or empty. ``inside``: the dot is in a fusion; A and B are then strided matrices in the
+    fusion's inputs, found through slices, reshapes, transposes and converts before the dot.
     """
     operation = operation_of(dot, Dot)
     lhs, rhs = (o.shape for o in dot.operands)
@@ -191,7 +190,8 @@ def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     """Return the matrix product (see `gemm_of`) of a dot; None if no matrix product kernel should compute it.
 
     It is None if the product is too small, if the minor dimension of the dot's result is not among the
-    columns, or for batches of single inner products whose operands are not contiguous along k.
+    columns, or if each of several batches is one inner product (m = n = 1) of operands that are not
+    contiguous along k.
     """
     gemm = gemm_of(dot, inside=inside)
     if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
@@ -211,7 +211,7 @@ def merged(
 ) -> tuple[int, int] | None:
     """Merge the dimensions ``chosen`` of a strided array into one; return its (size, stride).
 
-    Return None if no single stride leads through all their elements in row-major order.
+    Return None if the elements along these dimensions, in row-major order, do not lie at a constant stride.
     """
     size, stride = 1, 1
     for d in reversed(chosen):
@@ -231,7 +231,7 @@ class _Lines:
     """The free dimensions of a dot's operand: one merged dimension of rows (or columns), and batches.
 
     Attributes:
-        dimensions: the merged dimensions, which are contiguous with each other.
+        dimensions: the dimensions that are merged; together they have a constant stride.
         size, stride: the size and the stride of the merged dimension.
         others: the remaining free dimensions, which become batch dimensions.
     """
@@ -249,8 +249,8 @@ def _lines(
 
     ``dimensions`` and ``strides`` are those of the operand, and ``step`` is its stride along k. All ``free``
     dimensions are chosen if they can be merged, else the largest run of them that can. If ``step`` is not 1,
-    a run with stride 1 is preferred, so that vectors can be loaded. Return None if some become batches and
-    the rows are fewer than `FEWEST_ROWS`.
+    a run with stride 1 is preferred, so that vectors can be loaded. Return None if some free dimensions
+    become batches and the rows (or columns) are fewer than `FEWEST_ROWS`.
     """
     runs: list[list[int]] = []
     for d in free:
@@ -277,7 +277,7 @@ def _lines(
 def batch_base(
     f: Function, gemm: Gemm, matrix: Matrix, batch: Value, base: Value, kind: ElementType
 ) -> Value:
-    """Emit the address of ``matrix`` in batch number ``batch``, which counts all batch dimensions together.
+    """Emit the address of ``matrix`` in batch ``batch``, a linear index over all batch dimensions.
 
     ``base`` is the address of the array that contains the matrix, and ``kind`` its element type.
     """
@@ -292,7 +292,7 @@ def batch_base(
 
 
 def batch_indices(gemm: Gemm, batch: Value) -> list[Value]:
-    """Emit the division of a linear batch number into the index along each batch dimension."""
+    """Emit the division of the linear batch index ``batch`` into an index along each batch dimension."""
     numbers: list[Value] = []
     remainder = batch
     for size in reversed(gemm.batch):

@@ -28,7 +28,7 @@ memory."""
 
 @dataclass(frozen=True, slots=True)
 class EpilogueArrays:
-    """The arrays that a fused epilogue reads and writes; it is emitted as a function of its own.
+    """What `TileEpilogue` must know of the arrays of a fused epilogue, which it emits as a separate function.
 
     Attributes:
         read: (index among the epilogue's pointers, bytes of an element) for each array that the epilogue
@@ -42,7 +42,7 @@ class EpilogueArrays:
 
 
 class TileEpilogue:
-    """Emits the epilogue of register tiles: the operations fused after the dot, and the stores.
+    """Emits the epilogue of register tiles: the operations fused after the dot, and the stores of results.
 
     Attributes:
         reads: (index among the epilogue's pointers, bytes of an element) for each array to prefetch.
@@ -66,10 +66,10 @@ class TileEpilogue:
     # -- what the epilogue reads
 
     def ahead(self, batch: Value, row: Value, column: Value, task: tuple[Value, Value]) -> list[Value]:
-        """Emit the addresses to prefetch: what the epilogue will read `AHEAD` register tiles later.
+        """Emit the addresses to prefetch: those that the epilogue will read `AHEAD` register tiles later.
 
         ``row`` and ``column`` are the place of the current tile in C; ``task`` is (first row, end row) of the
-        current thread's block of C. Return one address for each array of ``reads``.
+        block of C that the current thread computes. Return one address for each array of ``reads``.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not self.reads:
@@ -86,11 +86,11 @@ class TileEpilogue:
         return row + batch * self.plan.gemm.m if self.plan.gemm.batches > 1 else row
 
     def prefetch(self, ahead: Sequence[Value], part: Value, every: int, is_last: Value | None) -> None:
-        """Emit prefetches for the epilogue in one part of a tile's K loop, which spreads them over its parts.
+        """Emit the prefetches, for a later tile's epilogue, that belong to one part of a tile's K loop.
 
-        ``ahead`` has the arrays' addresses; a part fetches a few rows. A part is ``every`` steps of the loop,
-        and ``part`` its number. ``is_last`` is the condition of the last K-block, the only one that
-        prefetches; None if there is one K-block.
+        The K loop is divided into parts of ``every`` steps, and each part prefetches a few rows; ``part`` is
+        the index of the current part. ``ahead`` has the addresses from `ahead`. ``is_last`` is the condition
+        that the K-block is the last one, the only one that prefetches; None if there is one K-block.
         """
         if not self.reads:
             return
@@ -135,7 +135,7 @@ class TileEpilogue:
         call_apart(f, "epilogue", values, lambda g, parameters: self._apart(g, parameters, masked))
 
     def _apart(self, f: Function, parameters: Sequence[Value], masked: bool) -> None:
-        """Emit the epilogue as a function of its own: a loop over the vectors of a register tile.
+        """Emit the body of ``f``, a separate function for the epilogue: a loop over the vectors of a tile.
 
         ``parameters`` are: address of the tile in scratch memory, batch, row, column, rows, vectors per row,
         and the epilogue's pointers. ``masked``: the last vector of a row may extend beyond the columns of C.

@@ -24,8 +24,8 @@ from hloom.shape.element_type import ElementType
 class Factors(ABC):
     """How elements of A and B are packed, and by which instruction a micro-kernel multiplies and adds them.
 
-    One instruction multiplies *units*: ``group`` consecutive elements along k of a row of A and of a column
-    of B, whose products it adds to one accumulator. A *step* is one unit along k. Methods emit code.
+    One lane of the instruction multiplies a *unit* (``group`` consecutive elements along k) of a row of A by
+    one of a column of B, and adds the products to one accumulator. A *step* is one unit along k.
 
     Attributes:
         group: elements along k of a unit.
@@ -44,7 +44,10 @@ class Factors(ABC):
     @abstractmethod
     def unit_bytes(self) -> int: ...
     def read_as(self, kind: ElementType) -> ElementType:
-        """Return the type as which elements of type ``kind`` are loaded before they are packed."""
+        """Return the type with which elements of type ``kind`` are loaded from memory before they are packed.
+
+        It is ``kind`` itself, unless a subclass packs bit patterns.
+        """
         return kind
 
     @abstractmethod
@@ -91,10 +94,10 @@ class Factors(ABC):
         """Emit ``total`` plus, in each lane, the products of the ``group`` elements of ``a`` and ``b``."""
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Emit ``total`` plus the contribution of one step along k to the initial accumulators of a panel.
+        """Emit the part of one step along k in the initial accumulators of a panel; return the new ``total``.
 
-        ``b`` is the step's vector of a packed panel of B. The accumulators depend on B only if packing adds a
-        bias to A; otherwise return ``total``.
+        ``b`` is the step's vector of packed units of B. If packing adds no bias to A, the initial
+        accumulators do not depend on B: return ``total`` itself.
         """
         return total
 
@@ -116,9 +119,9 @@ def factors_of(gemm: Gemm, target: Target) -> Factors:
 
 
 def words_of(gemm: Gemm, target: Target) -> Words | None:
-    """Return `Words`, by which pairs of 16-bit integers are multiplied, or None if they do not apply.
+    """Return `Words`, which multiplies pairs of 16-bit integers; None if they cannot compute the product.
 
-    They apply to products of s16 or of integers of at most 8 bits, with sums of 32 bits, on x86-64.
+    They compute products of s16 or of integers of at most 8 bits, with sums of 32 bits, on x86-64.
     """
     if gemm.kind not in (et.S32, et.U32) or target.architecture != "x86_64":
         return None
@@ -205,7 +208,7 @@ class _Grouped(Factors):
     accumulator.
 
     Attributes:
-        part: the LLVM type of a packed element.
+        part: the LLVM type of a packed element, one of the ``group`` in a unit.
     """
 
     __slots__ = ()
@@ -217,12 +220,12 @@ class _Grouped(Factors):
 
     @abstractmethod
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Emit the conversion of elements of type ``kind`` to packed elements; ``of_a``: of A, else of B."""
+        """Emit the conversion of elements of type ``kind`` to packed elements: of A if ``of_a``, else B."""
 
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
         """Emit the packing of B at one step along k: a unit of 32 bits for each of a vector of columns.
 
-        ``values`` holds, for each of the unit's elements, the vector of these elements of all columns.
+        ``values`` are ``group`` vectors, one for each index of k in the step, with a lane for each column.
         """
         self._interleave(values, kind, pointer, of_a=False)
 
@@ -280,8 +283,9 @@ BIAS: Final = -128
 class Bytes(_Grouped):
     """Multiplies 4 unsigned by 4 signed bytes per lane and instruction, by AVX-512 VNNI's ``vpdpbusd``.
 
-    If A and B are both signed, or both unsigned, packing adds a bias of 128 to the bytes of A, modulo 256, so
-    that these change their signedness. Panels of B begin with initial accumulators that cancel the bias.
+    If A and B are both signed, or both unsigned, packing adds a bias of 128, modulo 256, to the bytes of A,
+    which makes signed bytes unsigned and unsigned ones signed. Packed panels of B begin with initial
+    accumulators that cancel the bias.
     """
 
     gemm: Gemm

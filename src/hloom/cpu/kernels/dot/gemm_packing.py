@@ -30,8 +30,8 @@ def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
     """Emit a kernel that packs one group of columns of B into panels, strips as wide as a register tile.
 
     Its parameters are (B, packed panels, number, begin, end). ``number``, an integer passed as a pointer,
-    selects the group and the range of k: see `columns_and_steps`. The loop runs over chunks, parts of the
-    group that are packed independently, of all batches.
+    selects the group and the steps along k: see `columns_and_steps`. The loop runs over the chunks of all
+    batches; chunks are parts of the group that are packed independently.
     """
     f = module.function(name, [PTR, PTR, PTR, I64, I64])
     source, target, group, begin, end = f.parameters
@@ -50,10 +50,10 @@ def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
 
 
 def columns_and_steps(plan: TilePlan, number: Value) -> tuple[Value, Value, Value]:
-    """Emit (first column, first step, end step) of the part of B that the number ``number`` selects.
+    """Emit (first column, first step, end step) of the part of B that ``number`` selects.
 
-    B is packed by groups of columns, and each group by slabs, ranges of steps along k; ``number`` is group *
-    slabs + slab. A step is ``plan.factors.group`` consecutive indices of k.
+    B is packed by groups of columns, and each group by slabs, intervals of steps along k; ``number`` is group
+    * slabs + slab. A step is ``plan.factors.group`` consecutive indices of k.
     """
     f = number.function
     if plan.slabs == 1:
@@ -66,7 +66,7 @@ def columns_and_steps(plan: TilePlan, number: Value) -> tuple[Value, Value, Valu
 class PanelPacker:
     """Emits the packing of a group of columns of B into panels.
 
-    A panel is a strip of B as wide as a register tile, stored step by step along k. The work is divided into
+    A panel is a strip of B as wide as a register tile, stored step by step along k. Threads pack separate
     chunks: one vector of columns if columns of B are contiguous in memory, else `CHUNK` steps of all columns.
     """
 
@@ -84,10 +84,10 @@ class PanelPacker:
         return plan.group // plan.lanes if self.by_columns else -(-plan.slab // CHUNK)
 
     def run(self, base: Value, panels: Value, number: Value, low: Value, high: Value) -> None:
-        """Emit the packing of the chunks [low, high) of a part of B: a group of columns, a range of k.
+        """Emit the packing of the chunks with indices [low, high) of the part of B that ``number`` selects.
 
-        ``number`` selects the part: see `columns_and_steps`. ``base`` is the address of B, ``panels`` that of
-        the packed panels.
+        The part is a group of columns at an interval of steps along k: see `columns_and_steps`. ``base`` is
+        the address of B, ``panels`` that of the packed panels.
         """
         f, plan = self.f, self.plan
         first, begin, end = columns_and_steps(plan, number)
@@ -103,7 +103,7 @@ class PanelPacker:
     def block(self, base: Value, panels: Value, first: Value, end: Value, low: Value, high: Value) -> None:
         """Emit the packing of the columns [first, end) of B, for the steps [low, high) along k.
 
-        The columns must be contiguous in memory. ``base`` is the address of B. ``panels`` is the address that
+        Each column must be contiguous in memory. ``base`` is the address of B. ``panels`` is the address that
         step 0 would have in the packed panels, which begin with step ``low``.
         """
         lanes = self.plan.lanes
@@ -112,10 +112,10 @@ class PanelPacker:
 
     @property
     def share(self) -> int:
-        """Return how many contiguous runs of the next K-block of B each register tile of a task prefetches.
+        """Return how many runs of the next K-block of B each register tile of a task prefetches.
 
-        A run is one column of a panel if columns are contiguous in memory, else one row of it. All runs of
-        the K-block are divided among the tiles that multiply the panel.
+        A run is contiguous in memory: one column of a panel if columns of B are contiguous, else one row of
+        it. The runs of a panel are divided among the tiles that multiply the panel.
         """
         plan = self.plan
         runs = plan.panel if self.by_columns else plan.depth
@@ -123,7 +123,7 @@ class PanelPacker:
 
     @property
     def prefetching_steps(self) -> int:
-        """Return the number of steps along k between two prefetches of a register tile.
+        """Return the number of steps along k from one prefetch of a register tile to its next one.
 
         The prefetches are spread evenly over the tile's K loop: all at once, they would fill the buffers for
         outstanding cache misses, and the loads of factors would wait.
@@ -133,11 +133,11 @@ class PanelPacker:
         return max(FEWEST_STEPS, -(-self.plan.depth // self.share))
 
     def following(self, base: Value, column: Value, step: Value, tile: Value) -> Value:
-        """Emit the first address that register tile number ``tile`` of a panel prefetches.
+        """Emit the first address that the register tile with index ``tile`` in a panel prefetches.
 
-        It lies in the next K-block of B; after the last K-block of a task, in the first one of the next
-        task's columns. ``step`` is the first step of the current K-block, ``column`` the first column of the
-        panel, and ``base`` the address of B.
+        The address is in the next K-block of B; after the last K-block of a task, in the first one of the
+        next task's columns. ``step`` is the first step of the current K-block, ``column`` the first column of
+        the panel, and ``base`` the address of B.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         following = step + plan.depth
@@ -171,9 +171,9 @@ class PanelPacker:
                 prefetch(f.offset(first, run * self.distance + offset))
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
-        """Emit the address, in the packed panels of B, of vector number ``vector`` at one step of a panel.
+        """Emit the address, in the packed panels of B, of vector ``vector`` at one step of a panel.
 
-        ``panels`` is the address of all panels, ``panel`` the number of the panel, ``step`` the step along k.
+        ``panels`` is the address of all panels; ``panel``, ``step`` and ``vector`` are indices.
         """
         f, plan = self.f, self.plan
         head = plan.head_bytes + vector * plan.lanes * plan.factors.unit_bytes
@@ -211,7 +211,7 @@ class PanelPacker:
     ) -> None:
         """Emit the packing of one vector of columns of B at one step along k.
 
-        It becomes vector number ``vector`` of panel number ``panel``. ``base`` is the address of B,
+        The vector gets index ``vector`` in the panel with index ``panel``. ``base`` is the address of B,
         ``panels`` that of the packed panels, ``first`` their first column. ``masked``: zeros replace the
         columns beyond those of B.
         """
@@ -242,9 +242,9 @@ class PanelPacker:
             base: the address of B.
             panels: the address of the packed panels.
             first: the first column of the panels.
-            number: the number of the vector of columns, counted from ``first``.
-            low, high: the range of steps along k; each is a multiple of the lanes, or the number of all
-                steps.
+            number: the index of the vector of columns, counted from ``first``.
+            low, high: the interval [low, high) of steps along k; each bound is a multiple of the lanes, or
+                the number of all steps.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         lanes = plan.lanes
@@ -270,8 +270,8 @@ class PanelPacker:
     def square(self, columns: list[Value], step: Value, target: Value, count: int) -> None:
         """Emit the packing of ``count`` steps along k, from ``step`` on, of a vector of columns.
 
-        It transposes a square block. ``columns`` are the columns' addresses in B; ``target`` is the address
-        of the packed vector at step 0.
+        The emitted code transposes one square block. ``columns`` are the columns' addresses in B; ``target``
+        is the address of the packed vector at step 0.
         """
         f, plan, gemm, group = self.f, self.plan, self.plan.gemm, self.plan.factors.group
         e = Elements(f, plan.lanes * group, {})
@@ -289,7 +289,7 @@ class PanelPacker:
             plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
 
     def heads(self, panels: Value, low: Value, high: Value) -> None:
-        """Emit the computation of the heads of the packed panels number [low, high).
+        """Emit the computation of the heads of the packed panels with indices [low, high).
 
         A head holds the initial accumulators of a panel's columns. ``panels`` is the address of all panels.
         """
@@ -313,7 +313,7 @@ class PanelPacker:
 def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
     """Emit a kernel (panels, begin, end) that computes the heads of the packed panels of B of all batches.
 
-    A head is at the begin of a panel, and holds the initial accumulators of its columns: see
+    A head is the beginning of a panel, and holds the initial accumulators of its columns: see
     `Factors.headed`.
     """
     f = module.function(name, [PTR, I64, I64])
@@ -325,7 +325,7 @@ def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
 
 
 def transposed_factors(values: list[Element]) -> list[Element]:
-    """Emit the transposition of a square matrix, of as many vectors as lanes.
+    """Emit the transposition of a square matrix, whose rows are the vectors ``values``; return the new rows.
 
     The real and imaginary parts of complex numbers are transposed separately.
     """

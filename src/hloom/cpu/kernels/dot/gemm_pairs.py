@@ -33,15 +33,19 @@ def is_pairs(gemm: Gemm, target: Target) -> bool:
 
 
 def pieces(count: int) -> int:
-    """Return the number of tasks in which an array of ``count`` elements is tested, `PIECE` elements each."""
+    """Return the number of pieces, `PIECE` elements each, in which ``count`` elements are tested.
+
+    Each piece is the task of one thread.
+    """
     return -(-count // PIECE)
 
 
 def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
     """Emit a kernel that finds the smallest nonzero magnitude in each piece of a bf16 array.
 
-    Its parameters are (array, found, begin, end). For each piece, `PIECE` of the array's ``count`` elements,
-    ``found`` gets the bit pattern of the magnitude minus 1, as u16; 0xFFFF if all elements are zero.
+    Its parameters are (array, found, begin, end). A piece is `PIECE` of the array's ``count`` elements. For
+    each piece, the kernel stores to ``found`` the bit pattern of the magnitude minus 1, as u16; 0xFFFF if all
+    elements are zero.
     """
     f = module.function(name, [PTR, PTR, I64, I64])
     source, found, begin, end = f.parameters

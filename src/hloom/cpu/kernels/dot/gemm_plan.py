@@ -71,12 +71,13 @@ class TilePlan:
 
     Attributes:
         gemm: the product that is computed.
-        transposed: ``gemm`` is the transpose of the dot's product.
+        transposed: whether ``gemm`` is the transpose of the dot's product.
         factors: how elements of A and B are packed, and by which instruction they are multiplied.
         whole: lanes of a full vector of accumulators.
         lanes: columns of a vector; fewer than ``whole`` if the result has fewer columns.
         rows, vectors: size of a register tile: its rows, and the vectors of each row.
-        depth: steps of a K-block, after which a register tile is stored and the next one begins.
+        depth: steps of a K-block, after which the sums of a register tile are stored, and the next tile
+            begins.
         height, width: rows and columns of a task.
         group: columns of B that are packed at a time.
         slab: steps along k that are packed at a time if ``pack_b`` is ``"group"``; else all steps.
@@ -143,7 +144,7 @@ class TilePlan:
 
     @property
     def first_tile_packs(self) -> bool:
-        """Return whether the first register tile that multiplies a panel of B also packs the panel meanwhile.
+        """Return whether the first register tile that multiplies a panel of B also packs this panel.
 
         This is so if each task packs its K-blocks of B, and the rows of B are contiguous.
         """
@@ -168,7 +169,7 @@ class TilePlan:
 
     @property
     def head_bytes(self) -> int:
-        """Return the bytes of the initial accumulators at the begin of a packed panel; 0 for none."""
+        """Return the bytes of the initial accumulators at the start of a packed panel; 0 if it has none."""
         return self.panel * storage_bytes(self.gemm.kind) if self.factors.headed else 0
 
     @property
@@ -194,9 +195,9 @@ class TilePlan:
     def workspace(self) -> int:
         """Return the bytes of scratch memory that the kernels share: packed panels, and sums over slabs of k.
 
-        The panels are those of one group of columns of B. A slab is the range of steps along k that is packed
-        at a time; the sums over earlier slabs are kept for all of C unless there is one slab or the result's
-        array holds them. Return 0 if B is not packed by groups.
+        The panels are those of one group of columns of B. A slab is the interval of steps along k that is
+        packed at a time; the sums over earlier slabs need memory for all of C unless there is one slab or the
+        result's array holds them. Return 0 if B is not packed by groups.
         """
         if self.pack_b != "group":
             return 0
@@ -216,7 +217,7 @@ def plan_tiles(
     """Return the plan for computing a product in register tiles.
 
     ``plain_result``: C is stored in the accumulator type without an epilogue. ``factors`` chooses how
-    elements are packed and multiplied; None for `factors_of`.
+    elements are packed and multiplied; if it is None, `factors_of` does.
     """
     transposed = gemm.n < gemm.m and gemm.n <= 4 and gemm.a.row == 1 and gemm.a.column != 1
     if transposed:
@@ -234,7 +235,8 @@ def power_of_two(number: int) -> int:
 def lines_at(distance: int) -> int:
     """Return how many cache lines, ``distance`` bytes apart, fit in half of a first-level cache.
 
-    If the distance is a multiple of a large power of two, they share few cache sets.
+    They are fewer if the distance is a multiple of a large power of two, as the lines then share few cache
+    sets.
     """
     return WAYS // 2 * (SETS // math.gcd(distance // LINE, SETS))
 
@@ -303,11 +305,11 @@ class _Planner:
         return self.made(depth, height, width, group, pack_a, pack_b)
 
     def packs_slabs(self, pack_a: bool, pack_b: str) -> bool:
-        """Return whether A and B are packed slab by slab, a slab being a range of steps along k.
+        """Return whether A and B are packed slab by slab, a slab being an interval of steps along k.
 
-        ``pack_a`` and ``pack_b`` tell how they are packed otherwise: see `TilePlan`. If columns of A are
-        contiguous, the rows of a task are a part of a cache line at each step, so that tasks which packed all
-        steps would each fetch all lines of A from memory.
+        ``pack_a`` and ``pack_b`` (see `TilePlan`) tell how they would be packed without slabs. Slabs pay if
+        columns of A are contiguous: at each step, the rows of a task are then a part of a cache line, so that
+        tasks which packed all steps would each fetch all lines of A from memory.
         """
         gemm, factors = self.gemm, self.factors
         by_columns = pack_a and gemm.a.row == 1 and gemm.a.column != 1 and gemm.m > self.rows
@@ -318,7 +320,7 @@ class _Planner:
     def slabs(self, steps: int, widest: int) -> TilePlan:
         """Return the plan in which B is packed by slabs along k, and each task packs its rows of A.
 
-        A slab is a range of steps along k. ``steps`` is the number of all steps, ``widest`` the number of
+        A slab is an interval of steps along k. ``steps`` is the number of all steps, ``widest`` the number of
         columns rounded up to whole panels. The rows of a task are a multiple both of a register tile's rows
         and of a vector's lanes.
         """
@@ -350,9 +352,9 @@ class _Planner:
         return min(steps, -(-depth // 8) * 8)
 
     def common_depth(self, steps: int) -> int:
-        """Return the steps of a K-block if results must be the same on all processors.
+        """Return the steps of a K-block that is used if results must be the same on all processors.
 
-        ``steps`` is the number of all steps along k.
+        ``steps`` is the number of all steps along k; it is returned if there are few.
         """
         return steps if steps <= 2 * DEEP else DEEP
 
@@ -421,7 +423,7 @@ class _Planner:
 
     @property
     def many_rows(self) -> int:
-        """Return how many rows C must have for packing a large B to pay.
+        """Return how many rows C must have so that packing a large B pays.
 
         It is twice as many if even the smallest group of packed panels exceeds the cache.
         """
@@ -464,16 +466,16 @@ class _Planner:
 
     @property
     def columns(self) -> int:
-        """Return how many columns the same A multiplies: those of all batches if the batches share A."""
+        """Return how many columns of B the same A multiplies: those of all batches if these share A."""
         return self.gemm.n * (1 if any(self.gemm.a.batch) else self.gemm.batches)
 
     @property
     def has_blocks(self) -> bool:
         """Return whether k is divided into K-blocks that suit a large B: each is multiplied by all rows of A.
 
-        The answer is the same if the caller keeps B packed, as the order of additions must not depend on
-        that. It is false for narrow elements that are multiplied in groups: these are packed before all
-        tasks, since K-blocks cost 4 % more for bf16 in whole models.
+        It does not depend on whether the caller keeps B packed between calls, as the order of additions must
+        not. It is false for narrow elements that are multiplied in groups: these are packed before all tasks,
+        since K-blocks cost 4 % more for bf16 in whole models.
         """
         gemm, factors, columns = self.gemm, self.factors, self.columns
         is_large = gemm.k * columns * storage_bytes(gemm.kind) >= SECOND_LEVEL

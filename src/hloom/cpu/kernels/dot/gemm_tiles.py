@@ -30,12 +30,13 @@ def emit_gemm(
 ) -> LoopKernel:
     """Emit the kernel that computes tasks of a matrix product, blocks of C, in register tiles.
 
-    Its loop runs over the tasks of one group of columns. Its parameters are (A, B or packed panels, number,
-    ``extra`` pointers ..., begin, end); the number selects the columns and the range of k: see
-    `columns_and_steps`. ``bind`` takes the extra pointers and returns the epilogue of a vector of sums. With
-    ``arrays``, those of a fused epilogue, the epilogue becomes a function of its own, which loops over the
-    vectors of a tile. If the result's array holds the sums between K-blocks, it is the first extra pointer;
-    if the workspace does, its address precedes those for ``bind``.
+    The kernel's loop runs over the tasks of one group of columns. Its parameters are (A, B or packed panels,
+    number, ``extra`` pointers ..., begin, end); the number selects the columns and the steps along k: see
+    `columns_and_steps`. ``bind`` takes the extra pointers and returns the epilogue of a vector of sums.
+    ``arrays`` are those of a fused epilogue, which then becomes a separate function that loops over the
+    vectors of a tile; None for an epilogue that is emitted inline. If the result's array holds the sums
+    between K-blocks, it is the first extra pointer; if the workspace does, its address precedes the pointers
+    for ``bind``.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     a, b, number, *pointers, begin, end = f.parameters
@@ -53,7 +54,7 @@ def emit_gemm(
 
 
 class TileProduct:
-    """Emits the tasks of a matrix product: packing, K-blocks, register tiles and their epilogues.
+    """Emits the code of a matrix product's tasks: packing, K-blocks, register tiles and their epilogues.
 
     A task is a block of C that one thread computes.
     """
@@ -88,10 +89,10 @@ class TileProduct:
         self.epilogue = TileEpilogue(f, plan, bind, pointers, arrays)
 
     def tasks(self, a: Value, b: Value, number: Value, begin: Value, end: Value) -> None:
-        """Emit the loop over the tasks [begin, end), blocks of C, in the columns and steps of ``number``.
+        """Emit the loop over the tasks [begin, end), blocks of C in the columns that ``number`` selects.
 
-        `columns_and_steps` explains ``number``. ``a`` is the address of A, ``b`` that of B or of its packed
-        panels.
+        ``number`` also selects the steps along k: see `columns_and_steps`. ``a`` is the address of A, ``b``
+        that of B or of its packed panels.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         of_batch = plan.row_tasks * plan.column_tasks
@@ -114,10 +115,10 @@ class TileProduct:
             self.task(batch, row, (origin, column, column_end), a_base, b_base)
 
     def b_matrix(self, b: Value, batch: Value) -> Value:
-        """Emit the address of B in batch ``batch``, or of its packed panels; return it.
+        """Emit the address of B in batch ``batch``, or that of its packed panels; return the address.
 
-        ``b`` is the address of B, or of panels packed before, for all batches. If each task packs B, the
-        packing is emitted, too.
+        ``b`` is the address of all batches of B, or of panels that an earlier kernel packed. If each task
+        packs all of B at once, that packing is emitted, too.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b == "group":
@@ -144,9 +145,9 @@ class TileProduct:
         """Emit one task, a block of C in batch ``batch`` from ``row`` on, with all its K-blocks.
 
         ``columns`` is (first column of the packed panels, first column of the task, end column); ``a_base``
-        and ``b_base`` are the addresses of A and B in the batch. ``steps`` is the number of steps along k, if
-        known only at run time, for a product that is neither packed nor divided along k; None: those of the
-        plan.
+        and ``b_base`` are the addresses of A and B in the batch. ``steps`` is the number of steps along k, or
+        None for that of the plan; a value computed at run time is allowed if the product is neither packed
+        nor divided along k.
         """
         f, plan = self.f, self.plan
         self.batch = batch
@@ -197,7 +198,7 @@ class TileProduct:
 
     @property
     def tail(self) -> list[int]:
-        """Return the heights of the register tiles after the full ones at the last rows of C, if any.
+        """Return the heights of the register tiles that compute the last rows of C, below the full tiles.
 
         A small remainder is divided evenly with the last full tile, as too few accumulators would not hide
         the latency of additions. Return an empty list if all tiles are full.
@@ -210,9 +211,9 @@ class TileProduct:
         return [remainder] if remainder else []
 
     def columns(self, body: Callable[[Value, int, bool], None]) -> None:
-        """Emit a loop over the panels of a task, with ``body(first column, vectors, masked)`` for each.
+        """Emit a loop over a task's panels; ``body(first column, vectors, masked)`` emits the code for one.
 
-        ``vectors`` is the number of vectors in a row of the panel; ``masked`` tells if the last of them
+        ``vectors`` is the number of vectors in a row of the panel; ``masked`` tells whether the last of them
         extends beyond the columns of C.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
@@ -296,8 +297,8 @@ class TileProduct:
     def first_sums(self, column: Value, vectors: int) -> list[Element]:
         """Emit the initial accumulators of one row of a register tile: ``vectors`` vectors at ``column``.
 
-        They are zeros; but in the first K-block, those at the begin of the packed panel of B, if it has some
-        (see `Factors.headed`).
+        They are zeros, with one exception: in the first K-block, they are loaded from the beginning of the
+        packed panel of B if it holds initial accumulators (see `Factors.headed`).
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.factors.headed:
@@ -311,7 +312,7 @@ class TileProduct:
         return [self.step.compare("eq", 0).select(each, f.constant(wide, 0)) for each in heads]
 
     def kept(self, place: Value, again: Value, mask: Value | None) -> Element:
-        """Emit the load from ``place`` of a vector of sums over earlier K-blocks; zeros in the first one.
+        """Emit the load from ``place`` of a vector of sums over earlier K-blocks; in the first one, zeros.
 
         ``again`` is the condition, in all lanes, that this is not the first K-block. ``mask`` selects the
         lanes inside C; None selects all.
@@ -350,8 +351,8 @@ class TileProduct:
         """Emit the K loop of a register tile over the current K-block; return its sums, row by row.
 
         The tile has ``height`` rows from (``row``, ``column``) of C on. ``masks`` has, for each vector of a
-        row, the mask of the lanes inside C, None for all. ``start`` has the initial accumulators. ``packs``:
-        the loop also packs the tile's panel of B.
+        row, the mask of the lanes inside C; None for all lanes. ``start`` has the initial accumulators.
+        ``packs``: the loop also packs the tile's panel of B.
         """
         f, plan, vectors = self.f, self.plan, len(masks)
         e = Elements(f, plan.lanes, {})
@@ -408,10 +409,10 @@ class TileProduct:
         return unflatten(part.values, start)
 
     def a_rows(self, row: Value, height: int) -> tuple[list[Value], int]:
-        """Emit the addresses of a tile's rows of A at the current K-block; return (addresses, step bytes).
+        """Emit the addresses of a tile's rows of A at the first step of the current K-block.
 
-        Step bytes are the distance between steps along k. ``row`` is the first of the ``height`` rows. The
-        addresses are in packed memory if the task packs A.
+        Return (the addresses, bytes from one step along k to the next). ``row`` is the first of the
+        ``height`` rows. The addresses are in packed memory if the task packs A.
         """
         f, gemm = self.f, self.plan.gemm
         if self.rows is not None:
@@ -439,10 +440,10 @@ class TileProduct:
         return f.offset(self.panel_base, offset + self.step * step), step
 
     def b_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
-        """Emit the load of vector number ``vector`` of a tile's columns of B at one step along k.
+        """Emit the load of the vector with index ``vector`` of a tile's columns of B at one step along k.
 
         ``line`` is the address of the step, in the packed panel or in B. ``mask`` selects the lanes inside B;
-        None: all.
+        None selects all.
         """
         if self.plan.pack_b:
             lanes, unit = self.plan.lanes, self.plan.factors.unit_bytes
@@ -465,7 +466,7 @@ class TileProduct:
         return vectors
 
     def unpacked_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
-        """Emit the load of vector number ``vector`` of a row of B at ``line``, in the accumulator type.
+        """Emit the load of vector ``vector`` of the row of B at address ``line``, in the accumulator type.
 
         ``mask`` selects the lanes inside B; None selects all.
         """

@@ -56,16 +56,16 @@ class InnerProduct:
     Attributes:
         gemm: the product, transposed if necessary so that it has no more columns than rows.
         transposed: whether ``gemm`` is the transpose of the dot's product.
-        paired: whether row i is multiplied by column i only; the rows are then the dot's batches.
-        laid: whether each column of B is first packed contiguously, in the accumulator type.
+        paired: whether row i of A is multiplied by column i of B only; each row was a batch of the dot.
+        laid: whether a kernel first copies B so that each column is contiguous, in the accumulator type.
         lanes: elements along k in a vector.
         rows, columns: size of a register tile of results.
         vectors: vectors of accumulators for each result of a tile.
-        parts: number of partial sums per result, over ranges of k.
-        order: how the rows of a tile are read. ``"together"``: all in one loop over k. If memory limits the
-            product, ``"in turn"``: a loop over k for one or a few rows after the other; or ``"apart"``: all
-            in one loop, but row r of tile t is row r * tiles + t of A, so that tiles one after the other read
-            several streams in the order of memory.
+        parts: number of partial sums for each result; each adds an interval of k.
+        order: how a tile reads its rows of A. ``"together"``: all in one loop over k. If memory limits the
+            product, ``"in turn"``: a loop over k for one or a few rows, then a loop for the next ones; or
+            ``"apart"``: all in one loop, but row r of tile t is row r * tiles + t of A, so that successive
+            tiles read several streams in the order of memory.
     """
 
     gemm: Gemm
@@ -81,7 +81,7 @@ class InnerProduct:
 
     @property
     def blocks(self) -> int:
-        """Return the number of register tiles along the rows of A."""
+        """Return the number of register tiles that the rows of A (the rows of C) are divided into."""
         return -(-self.gemm.m // self.rows)
 
     @property
@@ -94,10 +94,10 @@ class InnerProduct:
 
     @property
     def fetched(self) -> int:
-        """Return how many bytes of the next rows of A each tile prefetches; 0 if it does not.
+        """Return how many bytes of the next rows of A each tile prefetches; 0 if tiles prefetch nothing.
 
-        It does if the rows of all batches alternate in memory, as each is too short for the hardware
-        prefetcher.
+        They prefetch if the rows of all batches alternate in memory, as each row is then too short for the
+        hardware prefetcher.
         """
         if not (self.order == "in turn" and self.interleaved):
             return 0
@@ -108,7 +108,7 @@ class InnerProduct:
     def turn(self) -> int:
         """Return the number of rows of a register tile that are multiplied in the same loop over k.
 
-        It is all rows, unless the plan reads rows in turn; then one row, or a few if the rows are prefetched.
+        It is all rows, unless ``order`` is ``"in turn"``; then one row, or a few if tiles prefetch rows.
         """
         if self.order != "in turn":
             return self.rows
@@ -121,7 +121,7 @@ class InnerProduct:
 
     @property
     def part(self) -> int:
-        """Return the number of elements along k in a partial sum, a multiple of `step`."""
+        """Return the number of elements along k that a partial sum adds, a multiple of `step`."""
         return -(-self.gemm.k // (self.parts * self.step)) * self.step
 
     @property
@@ -134,7 +134,10 @@ class InnerProduct:
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """Return the dimensions of the array of partial sums: (part, batch, column, row)."""
+        """Return the dimensions of the array of partial sums: (partial sum, batch, column, row).
+
+        Rows are rounded up to whole register tiles.
+        """
         return (self.parts, self.gemm.batches, self.gemm.n, self.blocks * self.rows)
 
     def __str__(self) -> str:
@@ -168,7 +171,7 @@ def interleaves(gemm: Gemm) -> bool:
 
 
 def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
-    """Return the plan of a product as inner products along k; None if register tiles of C are faster."""
+    """Return the plan of a product as inner products along k; None if a different kernel is faster."""
     paired = paired_rows(gemm)
     if paired is not None and gemm.k >= FEW:
         return _planned(paired, target, transposed=False, paired=True, laid=False)
@@ -189,7 +192,8 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
 def paired_rows(gemm: Gemm) -> Gemm | None:
     """Return a batch of inner products as one product in which row i is multiplied by column i only.
 
-    Return None unless each batch has one row and one column (m = n = 1), at regular distances in memory.
+    Return None unless each batch is one inner product (m = n = 1) of contiguous operands, and the batches lie
+    at a constant stride.
     """
     if not gemm.m == gemm.n == 1 or gemm.batches == 1 or gemm.a.column != 1 or gemm.b.row != 1:
         return None
@@ -264,8 +268,8 @@ def emit_inner_product(
 ) -> LoopKernel:
     """Emit the kernel (A, B, ``extra`` pointers ..., begin, end) that computes tiles of inner products.
 
-    ``bind`` takes the extra pointers and returns the epilogue. If ``plan`` has partial sums over ranges of k,
-    the only extra pointer is the address of these, and there is no epilogue.
+    ``bind`` takes the extra pointers and returns the epilogue. If ``plan`` has several partial sums for each
+    result, the only extra pointer is the address of these sums, and no epilogue is emitted.
     """
     f = module.function(name, [PTR] * (2 + extra) + [I64] * 2)
     a, b, *pointers, begin, end = f.parameters
@@ -288,8 +292,8 @@ def emit_add_parts(
 ) -> LoopKernel:
     """Emit the kernel (partial sums, ``extra`` pointers ..., begin, end) that adds partial sums.
 
-    There is one for each range of k; the kernel applies to each total the epilogue that ``bind`` returns for
-    the extra pointers. Its loop runs over the columns of all batches.
+    The partial sums of a result are over intervals of k; the kernel applies to each total the epilogue that
+    ``bind`` returns for the extra pointers. Its loop runs over the columns of all batches.
     """
     f = module.function(name, [PTR] * (1 + extra) + [I64] * 2)
     source, *pointers, begin, end = f.parameters
@@ -314,7 +318,8 @@ def emit_add_parts(
 def across_lanes(values: Sequence[Element]) -> Element:
     """Emit the sum over the lanes of each vector; return a vector with the sum of ``values[i]`` in lane i.
 
-    The number of values must be a power of two, and at most that of lanes. For one value, return a scalar.
+    The number of values must be a power of two, and at most the number of lanes. For one value, return a
+    scalar.
     """
     current, lanes, segment = list(values), _lanes(values[0]), _lanes(values[0])
     while segment > 1:
@@ -352,9 +357,9 @@ _TileEpilogue: TypeAlias = Callable[[Index, Elements, _Place, Element], None]
 
 
 def _place(plan: InnerProduct, batch: Value, block: Value, column: Index) -> _Place:
-    """Return the index (batch, column, row) of a vector of results of row tile number ``block``.
+    """Return the (batch, column, row) of one column of results of the register tile with index ``block``.
 
-    It has a lane for each row of the tile, which belong to the same batch and column.
+    The row is an index with a lane for each row of the tile; batch and column are the same in all lanes.
     """
     apart = plan.order == "apart"
     first = batch.function.constant(I64, 0) if apart else block * plan.rows
@@ -368,7 +373,10 @@ def _place(plan: InnerProduct, batch: Value, block: Value, column: Index) -> _Pl
 
 
 def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place, Element], None]:
-    """Return a function that emits the epilogue of a vector of complete sums, with a lane for each row."""
+    """Return a function (elements, place, sums) that emits ``epilogue`` for a vector of complete sums.
+
+    The vector has a lane for each row of a register tile; lanes beyond the rows of the product are masked.
+    """
 
     def done(e: Elements, place: _Place, value: Element) -> None:
         batch, column, row = place
@@ -386,7 +394,7 @@ def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place
 
 
 class _Tiles:
-    """Emits register tiles of inner products, with lanes along k."""
+    """Emits the tasks of `emit_inner_product`: register tiles of inner products, with lanes along k."""
 
     def __init__(self, f: Function, plan: InnerProduct, a: Value, b: Value, epilogue: _TileEpilogue) -> None:
         self.f, self.plan, self.epilogue = f, plan, epilogue
@@ -395,7 +403,7 @@ class _Tiles:
         self.zero = constant(f, plan.gemm.kind, 0, plan.lanes)
 
     def emit(self, begin: Value, end: Value) -> None:
-        """Emit the loop over the tasks [begin, end); a task is a row tile of one batch and one range of k."""
+        """Emit the loop over the tasks [begin, end): tiles, each in one batch and one interval of k."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         with f.loop(begin, end) as loop:
             remainder = loop.index
@@ -418,10 +426,10 @@ class _Tiles:
             self.tile(part, batch, block, low, high)
 
     def prefetch(self, batch: Value, block: Value) -> None:
-        """Emit the prefetches that row tile ``block`` of ``batch`` issues: its share of the next rows of A.
+        """Emit the prefetches that tile ``block`` of batch ``batch`` issues: its share of the next rows of A.
 
-        The rows of all batches alternate in memory, and each batch fetches an equal part of the next tiles'
-        rows.
+        The rows of all batches alternate in memory, and each batch prefetches an equal part of the next
+        tiles' rows.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.a_type)
@@ -434,7 +442,7 @@ class _Tiles:
     def tile(self, part: Value, batch: Value, block: Value, low: Value, high: Value) -> None:
         """Emit the inner products, over [low, high) of k, of row tile ``block`` of A and all columns of B.
 
-        ``part`` is the number of the range of k.
+        ``part`` is the index of this interval of k.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         a = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
@@ -454,9 +462,10 @@ class _Tiles:
                 self.done(part, batch, block, first + s, across_lanes(one))
 
     def columns(self, batch: Value, numbers: Sequence[Value], first: int, count: int) -> list[Value]:
-        """Return the addresses of ``count`` columns of B from column ``first`` on, in batch ``batch``.
+        """Emit the addresses of ``count`` columns of B from column ``first`` on, in batch ``batch``.
 
-        If row i is multiplied by column i only, they are instead the columns of the rows ``numbers``.
+        If row i is multiplied by column i only, return the address of column i for each row i in ``numbers``
+        instead.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(plan.column_type)
@@ -475,7 +484,7 @@ class _Tiles:
         """Emit the K loop over [low, high) for some rows and columns; return a vector of sums per result.
 
         ``rows`` and ``columns`` are addresses, and lanes are along k. Results are ordered by row, then by
-        column; if row i is multiplied by column i only, there is one for each row.
+        column; if row i is multiplied by column i only, there is one result for each row.
         """
         f, plan = self.f, self.plan
         count = len(rows) * (1 if plan.paired else len(columns))
@@ -538,9 +547,9 @@ class _Tiles:
         return value if mask is None else self.e.choose(mask, value, self.zero)
 
     def done(self, part: Value, batch: Value, block: Value, column: int, value: Element) -> None:
-        """Emit the epilogue of a vector of sums of ``column``, with a lane for each row of tile ``block``.
+        """Emit the epilogue of a vector of sums in ``column``, with a lane for each row of tile ``block``.
 
-        If sums are partial, it stores the sums over range ``part`` of k.
+        If the sums are partial, emit their store as sums over the interval of k with index ``part``.
         """
         plan = self.plan
         e = Elements(self.f, plan.rows if plan.rows > 1 else 0, {})
