@@ -60,7 +60,10 @@ DEEP_TILE: Final = 64
 
 @KERNELS.register("dot", fuses=True, workspace=lambda i, target: _workspace(i, target))
 def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the code of a dot, or of a fusion around one: kernel calls, or loops over result elements."""
+    """Emit the code of a dot, or of a fusion around one: kernel calls, or loops over result elements.
+
+    Loops are emitted if no matrix product kernel computes the dot.
+    """
     i = plan.instruction
     dot, roots = plan.hero, plan.parts.roots
     gemm, product = product_of(dot, inside=i is not dot), plan_of(i, program.module.target)
@@ -110,9 +113,9 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def packed_before(plan: TilePlan) -> TilePlan:
-    """Return the plan of the same product for a B that is packed before all tasks.
+    """Return the plan of the same product for a B whose panels the caller packs once and keeps between calls.
 
-    The order of additions remains the same.
+    The order of additions remains the same as that of ``plan``.
     """
     group = -(-plan.gemm.n // plan.panel) * plan.panel
     return replace(plan, pack_b="group", group=group, slab=plan.steps, is_kept=True)
@@ -121,10 +124,10 @@ def packed_before(plan: TilePlan) -> TilePlan:
 def _kept_panels(
     program: ProgramEmitter, i: HloInstruction, plan: TilePlan, operand: HloInstruction
 ) -> Value | None:
-    """Emit the address of packed panels of B that the caller keeps between calls, null if it keeps none.
+    """Emit the address of packed panels of B that the caller keeps between calls.
 
-    Return None, and emit nothing, if B (``operand``) is not an argument of the program that can be kept
-    packed.
+    At run time, it is null if the caller keeps none. Return None, and emit nothing, if B (``operand``) is not
+    an argument of the program that can be kept packed.
     """
     arguments, gemm = program.packed_arguments, plan.gemm
     if arguments is None or plan.transposed or not plan.pack_b or plan.slabs > 1 or gemm.batches > 1:
@@ -163,15 +166,15 @@ def _found_bytes(i: HloInstruction) -> int:
 
 
 def _sources(i: HloInstruction) -> list[HloInstruction]:
-    """Return the arrays that hold the two operands of a dot; if ``i`` is a fusion, those outside of it."""
+    """Return the arrays that hold the two operands of a dot; if ``i`` is a fusion, its operands."""
     dot = KERNELS.hero(i)
     return [_outside(i, dot, o) for o in dot.operands]
 
 
 def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Value:
-    """Emit the run-time test whether the bf16 dot-product instruction would be exact; return the condition.
+    """Emit a run-time test of whether the bf16 dot-product instruction is exact; return the condition.
 
-    It holds if the magnitudes of the operands are large enough: see `hloom.cpu.kernels.dot.gemm_pairs`.
+    It is exact if the magnitudes of the operands are large enough: see `hloom.cpu.kernels.dot.gemm_pairs`.
     ``space`` is the address of the test's workspace.
     """
     f, module = program.function, program.module
@@ -216,10 +219,10 @@ class _Epilogue:
 
     Attributes:
         count: the number of arrays that the epilogue reads and writes.
-        pointers: the addresses of these arrays.
-        bind: takes the addresses as a kernel's parameters; returns the function that emits the epilogue.
-        arrays: the arrays of a fused epilogue, which is emitted as a function of its own; None for stores
-            alone.
+        pointers: the addresses of these arrays in the program that calls the kernel.
+        bind: takes the addresses as parameters of the kernel; returns the function that emits the epilogue.
+        arrays: the arrays of a fused epilogue, which is emitted as a function of its own; None if the
+            epilogue only stores the sums.
     """
 
     count: int
@@ -233,7 +236,7 @@ def _inner(
 ) -> None:
     """Emit the kernel calls of a product as inner products along k: packing, products, final sums.
 
-    ``a`` and ``b`` are the addresses of A and B.
+    ``a`` and ``b`` are the addresses of A and B; packing and final sums are omitted if ``plan`` has none.
     """
     module, space = program.module, program.workspace(i)
     if plan.laid:
@@ -258,7 +261,7 @@ def _stream(
 ) -> None:
     """Emit the kernel calls of a product with few rows, for which B is read once, row by row.
 
-    The first kernel computes partial sums over ranges of k; the second adds them and applies the epilogue.
+    The first kernel computes partial sums over intervals of k; the second adds them and applies the epilogue.
     ``a`` and ``b`` are the addresses of A and B.
     """
     i = kernel_plan.instruction
@@ -319,7 +322,7 @@ def _tiles(
 
 
 def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return a function that takes a kernel's pointers and returns the epilogue: stores to the dot's result.
+    """Return a function that takes a kernel's pointers and returns an epilogue: it stores the dot's result.
 
     The only pointer is the address of the result, a dense row-major array of batches, rows and columns.
     """
@@ -337,7 +340,7 @@ def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilo
 
 
 def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequence[Value]], Epilogue]:
-    """Return a function that takes a kernel's pointers and returns the epilogue: stores with strides.
+    """Return a function that takes a kernel's pointers and returns an epilogue: it stores with strides.
 
     The only pointer is the address of the fusion's result, in which the dot's elements have the strides of
     ``placed``.
@@ -382,16 +385,17 @@ def has_kernel(i: HloInstruction) -> bool:
 def prefetches(dot: HloInstruction) -> bool:
     """Return whether ``dot`` is a dot whose register tiles take long enough to hide memory latency.
 
-    It then pays to prefetch the arrays that a fused epilogue reads.
+    If so, it pays to prefetch the arrays that a fused epilogue reads.
     """
     product = product_of(dot) if dot.opcode == "dot" else None
     return product is not None and product.in_order and min(product.m, product.n, product.k) >= DEEP_TILE
 
 
 def _streams_narrow(dot: HloInstruction, gemm: Gemm) -> bool:
-    """Return whether a product with a 4-bit or quantized operand has a kernel, which streams the rows of B.
+    """Return whether a product with a 4-bit or quantized operand has a kernel.
 
-    Both operands must be matrices if one is quantized.
+    The only such kernel reads B row by row (see `RowStream`); if an operand is quantized, both must be
+    matrices.
     """
     return streams_narrow(gemm) and not (gemm.is_scaled and any(o.shape.rank != 2 for o in dot.operands))
 
@@ -414,8 +418,8 @@ class _FusedEpilogue:
     """The epilogue of a fusion: it computes the fusion's results from the elements of the dot.
 
     Attributes:
-        gemm: the matrix product.
-        dot: the instruction that it computes.
+        gemm: the matrix product that the dot computes.
+        dot: the dot in the fusion.
         inputs: the arrays that the fusion reads.
         roots: the instructions of the fusion that are its results.
     """
@@ -447,7 +451,11 @@ class _FusedEpilogue:
         return list(map(View.of, pointers[len(self.inputs) :], result_shapes(self.roots)))
 
     def arrays(self, plan: KernelPlan, target: Target) -> EpilogueArrays:
-        """Return which arrays the epilogue reads, and how it uses non-temporal stores, if it does."""
+        """Return which arrays the epilogue reads, and how it is emitted with non-temporal stores if they pay.
+
+        Return the defaults of `EpilogueArrays` if the dot's result has its dimensions in an order other than
+        C's.
+        """
         if not self.gemm.in_order:
             return EpilogueArrays()
         dimensions = self.dot.shape.dimensions
@@ -457,7 +465,7 @@ class _FusedEpilogue:
         return EpilogueArrays(read, self._streamed if streams else None)
 
     def _streams(self, inputs: Sequence[Shape], plan: KernelPlan, target: Target) -> bool:
-        """Return whether the results are whole cache lines, and large enough for non-temporal stores.
+        """Return whether the results are large enough for non-temporal stores, in rows of whole cache lines.
 
         ``inputs`` are the shapes of the arrays that the epilogue reads.
         """
@@ -468,7 +476,7 @@ class _FusedEpilogue:
         return rows and moves and stores_lines(target, shapes, lanes)
 
     def _streamed(self, pointers: Sequence[Value]) -> tuple[Value, Epilogue]:
-        """Emit the test if addresses allow non-temporal stores; return (condition, epilogue with them).
+        """Emit a test whether addresses allow non-temporal stores; return (condition, epilogue with them).
 
         ``pointers`` are the addresses of the inputs, then of the results.
         """
@@ -493,8 +501,8 @@ def dot_indices(
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
     """Return the array that holds the elements of ``operand``, an operand of ``member`` of the fusion ``i``.
 
-    ``operand`` is computed from the array, an operand of the fusion, by views, converts and scaling. If ``i``
-    is ``member`` itself, a dot outside of fusions, return ``operand``.
+    The array is an operand of the fusion; ``operand`` is computed from it by views, converts and scaling. If
+    ``i`` is ``member`` itself, a dot outside any fusion, return ``operand``.
     """
     if i is member:
         return operand

@@ -85,7 +85,7 @@ class RowStream:
         whole: lanes of a vector register.
         part: rows of B (indices of k) in a partial sum.
         span: rows of B over which the `STREAMS` rows that are multiplied together are spread evenly.
-        width: columns of a task, which computes a partial sum.
+        width: columns of C in a task, which computes one partial sum of each of their elements.
         words: how integers are multiplied, two rows of B at a time; None for one row at a time.
     """
 
@@ -105,12 +105,12 @@ class RowStream:
 
     @property
     def vectors(self) -> int:
-        """Return the number of accumulator vectors for each row of a register tile."""
+        """Return the number of vectors that hold the accumulators of one row of a register tile."""
         return self.gemm.b.per_byte if self.words is None else self.lanes // self.whole
 
     @property
     def parts(self) -> int:
-        """Return the number of partial sums of each result, over ranges of k."""
+        """Return the number of partial sums of each result; each adds an interval of k."""
         return -(-self.gemm.k // self.part)
 
     @property
@@ -133,7 +133,7 @@ class RowStream:
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """Return the dimensions of the array of partial sums: (part of k, row of C, column with padding)."""
+        """Return the dimensions of the array of partial sums: (interval of k, row, padded column)."""
         columns = -(-self.columns // self.lanes) * self.lanes
         return (self.parts, self.gemm.m, columns + LINE // 4)
 
@@ -156,7 +156,8 @@ class RowStream:
 def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target) -> RowStream | None:
     """Return the plan that reads a product's B row by row; None unless C has few rows (or few columns).
 
-    ``factors`` are the arrays that hold A and B. 4-bit and quantized products must satisfy `streams_narrow`.
+    ``factors`` are the arrays that hold A and B. Return None, too, if B may be in the caches; but not for
+    4-bit and quantized products, which must satisfy `streams_narrow`.
     """
     transposed = gemm.n < gemm.m
     few = gemm.transposed if transposed else gemm
@@ -176,14 +177,14 @@ def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target)
 
 
 def _has_joined_batches(gemm: Gemm) -> bool:
-    """Return whether columns of all batches are side by side in each row of B, multiples of `LINE` each."""
+    """Return whether rows of B hold the columns of all batches side by side, a multiple of `LINE` each."""
     if gemm.batches == 1:
         return True
     return gemm.b.batch == (gemm.n,) and gemm.b.row >= gemm.batches * gemm.n and gemm.n % LINE == 0
 
 
 def streams_narrow(gemm: Gemm) -> bool:
-    """Return whether a 4-bit or quantized product, of few rows or columns, can be computed by rows of B."""
+    """Return whether `RowStream` supports a 4-bit or quantized product; it must have few rows or columns."""
     few = gemm.transposed if gemm.n < gemm.m else gemm
     per_byte, group = few.b.per_byte, few.b.group
     dense = few.b.column == 1 and few.b.row % per_byte == few.b.offset % per_byte == 0
@@ -219,8 +220,8 @@ def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
 def read_before_again(array: HloInstruction) -> int:
     """Return the least number of bytes that the program reads between two reads of an element of ``array``.
 
-    In a loop body, it is the size of all arrays of which the body reads slices, or of ``array`` if that is no
-    slice. In the entry, it is the size of all parameters, as the next call of the program reads them again.
+    In a loop body, it is the size of ``array``; if that is a slice, of all arrays of which the body reads
+    slices. In the entry, it is the size of all parameters, as the next call of the program reads them again.
     """
     computation = array.parent
     leaf, index = origin(array)
@@ -245,7 +246,7 @@ class Scaled:
     """The quantized operand of a dot, which the kernel dequantizes.
 
     Attributes:
-        factor: the operand, in the fusion.
+        factor: the operand of the dot, inside the fusion.
         has_rows_first: whether dimension 0 of the operand is the contracting one.
         inputs: the arrays that the fusion reads.
     """
@@ -256,9 +257,9 @@ class Scaled:
 
 
 def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | None) -> LoopKernel:
-    """Emit the kernel (A, B, partial sums, inputs ..., begin, end) that computes sums over ranges of k.
+    """Emit the kernel (A, B, partial sums, inputs ..., begin, end) that computes sums over intervals of k.
 
-    It loops over blocks of columns and ranges of k. ``scaled``: None, or a quantized B that reads ``inputs``.
+    Its loop runs over both columns and intervals of k. ``scaled``: a quantized B and its inputs, else None.
     """
     inputs = scaled.inputs if scaled is not None else ()
     f = module.function(name, [PTR] * (3 + len(inputs)) + [I64] * 2)
@@ -279,7 +280,7 @@ def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | N
 
 
 class _Tasks:
-    """Emits the tasks of `emit_row_sums`: each computes sums over a range of k for a block of columns."""
+    """Emits the tasks of `emit_row_sums`: each computes sums over an interval of k for a block of columns."""
 
     def __init__(self, f: Function, plan: RowStream, a: Value, b: Value, sums: Value) -> None:
         gemm = plan.gemm
@@ -299,7 +300,7 @@ class _Tasks:
         self.factors = f.allocate(self.type, STREAMS * gemm.batches * gemm.m)
 
     def task(self, part: Value, column: Value, end: Value) -> None:
-        """Emit one task: the partial sums over range number ``part`` of k, for the columns [column, end)."""
+        """Emit one task: partial sums, over interval ``part`` of k, for the columns [column, end)."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         low = part * plan.part
         rows = f.intrinsic("smax", f.constant(I64, gemm.k) - low, f.constant(I64, 0))
@@ -330,7 +331,7 @@ class _Tasks:
     def block(
         self, first: Value, distance: Value | int, count: int, sums: Value, column: Value, end: Value
     ) -> None:
-        """Emit the addition to ``sums`` of ``count`` rows of B times elements of A, in columns [column, end).
+        """Emit the addition to ``sums`` of elements of A times ``count`` rows of B, in columns [column, end).
 
         The first of these rows is row ``first`` of B; they are ``distance`` rows apart.
         """
@@ -371,9 +372,9 @@ class _Tasks:
                 f.store(value, f.offset(self.factors, first + row * group, value.type))
 
     def tile(self, rows: Sequence[tuple[Value, int]], sums: Value, column: Value, count: int) -> None:
-        """Emit a register tile: add A's elements times ``rows`` of B to ``sums``.
+        """Emit a register tile: the addition to ``sums`` of A's elements times ``rows`` of B.
 
-        Each row is (address, bytes to add to it). The tile has ``count`` columns from ``column`` on.
+        Each row is (address, constant offset in bytes). The tile has ``count`` columns from ``column`` on.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         type = self.type.vector(plan.lanes // plan.vectors)
@@ -417,7 +418,7 @@ class _Tasks:
             prefetch(f.offset(row, AHEAD + offset))
 
     def computed(self, scaled: Scaled, number: int, lane: Variable, count: int) -> list[Value]:
-        """Emit the dequantization of row ``number``, and ``count`` columns, of the rows of B in a tile.
+        """Emit the dequantization of ``count`` columns of a tile, in row ``number`` of the tile's rows of B.
 
         Return the values: one vector, or for 4-bit numbers a vector of even columns and one of odd columns.
         """
@@ -438,7 +439,7 @@ class _Tasks:
         return results
 
     def know_packed(self, factor: HloInstruction, places: Sequence[Indices]) -> None:
-        """Emit the unpacking of 4-bit numbers in ``factor`` at the indices ``places``, for later uses."""
+        """Emit the unpacking of 4-bit numbers in ``factor`` at ``places``; later code uses the values."""
         numbers: Sequence[Value] | None = None
         for place in places:
             i, indices, known = factor, place, (factor, place)
@@ -467,7 +468,7 @@ class _Tasks:
             self.e.know(*known, numbers[indices[-1].constant])
 
     def step(self, vectors: Sequence[Value], factors: Value, totals: Sequence[Value]) -> tuple[Value, ...]:
-        """Emit the multiply-add of a row of B in a tile (or of two rows) to ``totals``; return the new ones.
+        """Emit the multiply-add of one row of B in a tile, or of two, to ``totals``; return the new totals.
 
         ``totals`` are ordered by row of C, then by vector; ``factors`` is the address of the elements of A.
         """
@@ -507,7 +508,7 @@ class _Tasks:
         return [value]
 
     def loaded(self, at: Value, count: int) -> Value:
-        """Emit the load of ``count`` columns of a row of B, from address ``at``; of 4-bit numbers, bytes."""
+        """Emit the load of ``count`` columns of a row of B from address ``at``; 4-bit numbers stay packed."""
         f, gemm = self.f, self.plan.gemm
         many, mask = self.plan.lanes // gemm.b.per_byte, None
         if count < self.plan.lanes:
@@ -524,7 +525,7 @@ class _Tasks:
 
 
 def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
-    """Emit the conversion of bytes that hold two 4-bit integers to f32: (low integers, high integers)."""
+    """Emit the conversion of the two 4-bit integers in each byte to f32; return (low ones, high ones)."""
     f, lanes = both.function, both.type.lanes
     wide = both.cast("sext" if signed else "zext", I32)
     if f.target.has("avx512f") and lanes == SIXTEEN:
@@ -588,7 +589,7 @@ def emit_add_row_parts(
 
 
 def _interleaved(e: Elements, sums: Value, lane: Variable, tile: int) -> Element:
-    """Emit the load of a vector of sums in order; memory has a tile's even columns, then its odd columns."""
+    """Emit the load of sums in column order; in memory, a tile's even columns precede its odd ones."""
     f, column = e.function, lane.value
     assert isinstance(column, Value)
     half = e.lanes // 2

@@ -15,14 +15,15 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """An array whose elements lie at strides inside another one, such as a transpose of a slice.
+    """An array whose elements lie at strides inside a different array, such as a transpose of a slice.
 
     Attributes:
         source: the instruction whose dense row-major array holds the elements.
         offset: elements of the source before the first element.
         strides: the distance in the source, in elements, between neighbours along each dimension.
         packed: the 4-bit type of the elements if each byte of the source holds two of them, else None.
-        group: the number of neighbours along a dimension that share a scale; 0 if elements are not scaled.
+        group: the number of consecutive elements, along one dimension, that share a scale; 0 if there are
+            no scales.
     """
 
     source: HloInstruction
@@ -38,7 +39,7 @@ class Strided:
 
 
 def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None:
-    """Return how the elements of ``i`` lie in the array from which it is taken; None if not by strides.
+    """Return where the elements of ``i`` lie in the array that ``i`` is a view of; None if not at strides.
 
     The array is found through slices, reshapes, transposes and lossless converts. With ``computed``, also
     through lossy converts and dequantization by groups, ``(q - zero) * scale``; the strides are then those of
@@ -76,7 +77,7 @@ def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None
 def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None:
     """Return the strides with which the elements of ``dot`` lie in ``root``; None if they have none.
 
-    Return None also if ``root`` is computed from the dot by other operations than reshapes and transposes.
+    Return None also if ``root`` is computed from the dot by operations besides reshapes and transposes.
     """
     chain: list[HloInstruction] = []
     while root is not dot:

@@ -27,9 +27,9 @@ from hloom.plan.space import Space, split_space
 def emit_column_reduction(module: Module, name: str, parts: KernelParts, root: HloInstruction) -> LoopKernel:
     """Emit a kernel that reduces an array ``[..., rows, columns]``, of few columns, over its rows.
 
-    Its parameters are (inputs ..., result, begin, end). ``root`` is the reduction. Lanes are neighbouring
-    rows, and each column has a vector of accumulators. The kernel's loop runs over the result's outermost
-    dimension.
+    Its parameters are (inputs ..., result, begin, end). ``root`` is the reduction. Vector lanes are
+    neighbouring rows, and each column has a vector of accumulators. The kernel's loop runs over the result's
+    outermost dimension.
     """
     inputs = parts.inputs
     operand, initial = root.operands
@@ -63,7 +63,7 @@ def emit_column_reduction(module: Module, name: str, parts: KernelParts, root: H
 
 
 class _Columns:
-    """Emits the reduction over rows, a vector of rows at a time, with accumulators for each column."""
+    """Emits the reduction over rows, a vector of rows at a time, with an accumulator for each column."""
 
     def __init__(
         self, vectors: Elements, root: HloInstruction, sources: Sequence[Indices], lane: Variable
@@ -96,7 +96,7 @@ class _Columns:
         return [self.across(total) for total in sums]
 
     def added(self, sums: Sequence[Value]) -> list[Value]:
-        """Emit the combination of a vector of rows with ``sums``, an accumulator for each column.
+        """Emit the combination of the next vector of rows with ``sums``, an accumulator for each column.
 
         Return the new accumulators.
         """

@@ -28,7 +28,7 @@ VECTORS: Final = 8
 
 
 class ReductionEmitter:
-    """Emits the reduction of one result element (or of one element of each result of a variadic reduction).
+    """Emits the reduction to one result element, or to one element of each result of a variadic reduction.
 
     Args:
         scalars: emits single elements.
@@ -59,7 +59,7 @@ class OrderedReduction(ReductionEmitter):
     def run(self, grouping: Grouping) -> list[Element]:
         """Emit the reduction over all reduced dimensions; return one scalar for each result.
 
-        ``grouping`` tells whether the combiner is associative also for NaN.
+        ``grouping`` tells whether the combiner is associative for all values, or for all but NaN.
         """
         self.grouping = grouping
         initial = [self.scalars.element(i, ()) for i in self.initial]
@@ -67,9 +67,9 @@ class OrderedReduction(ReductionEmitter):
         return self.combiner.lower(self._rows(list(self.reduced.variables), start), self.types)
 
     def _rows(self, variables: list[Variable], start: list[Element]) -> list[Element]:
-        """Emit the loops over ``variables``, outermost first; return the final accumulators.
+        """Emit nested loops over ``variables``, outermost first; return the final accumulators.
 
-        ``start`` are the initial accumulators, which all loops carry.
+        The loops combine all elements along these dimensions with ``start``, the initial accumulators.
         """
         first, *inner = variables
         if not inner:
@@ -88,7 +88,7 @@ class OrderedReduction(ReductionEmitter):
     def _row(self, lane: Variable, start: list[Element]) -> list[Element]:
         """Emit the reduction of a row, given accumulators ``start``; return the final accumulators.
 
-        It takes blocks of `VECTORS` vectors, then single vectors, then single elements.
+        The emitted code reduces blocks of `VECTORS` vectors, then single vectors, then single elements.
         """
         lanes, done = self.vectors.lanes, 0
         for vectors in (VECTORS, 1):
@@ -117,10 +117,10 @@ class OrderedReduction(ReductionEmitter):
         return self.combiner.lift(self.operand_elements(e), self.types)
 
     def _block(self, lane: Variable, base: Value, vectors: int, start: list[Element]) -> list[Element]:
-        """Emit the reduction of ``vectors`` vectors from index ``base`` of a row.
+        """Emit the reduction of ``vectors`` consecutive vectors of a row, the first one at index ``base``.
 
         ``start`` has the accumulators before; return the new ones. If the combiner is not associative for
-        NaN, and an element is NaN, the elements are combined one by one.
+        NaN, and an element is NaN, the emitted code combines the elements one by one.
         """
         lanes = self.vectors.lanes
         parts: list[list[Element]] = []
@@ -165,7 +165,7 @@ class OrderedReduction(ReductionEmitter):
     def _unordered(self, parts: list[list[Element]]) -> Value | None:
         """Emit the condition that any element of the vectors ``parts`` is NaN.
 
-        Return None if the combiner is associative for NaN, too, so that no test is needed.
+        Return None, and emit nothing, if the combiner is associative even for NaN, so that no test is needed.
         """
         if self.grouping is not Grouping.ASSOCIATIVE_WITHOUT_NAN:
             return None
@@ -185,8 +185,8 @@ class OrderedReduction(ReductionEmitter):
 def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: int) -> list[Element]:
     """Emit, for each operand, every second lane of its vectors ``low`` and ``high``, concatenated.
 
-    ``first`` is 0 for even lanes, 1 for odd lanes; the results have ``lanes`` lanes. ``high`` is None if only
-    lanes of ``low`` are chosen.
+    ``first`` is 0 for even lanes, 1 for odd lanes; the results have ``lanes`` lanes. If ``high`` is None, all
+    lanes are taken from ``low``.
     """
     places = [first + 2 * n for n in range(lanes)]
 

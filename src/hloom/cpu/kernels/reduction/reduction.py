@@ -63,7 +63,7 @@ def is_row_reduction(instruction: HloInstruction) -> bool:
 
 @KERNELS.register("reduce")
 def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a reduction: a kernel with lanes along the reduced dimensions, or a loop over result elements."""
+    """Emit a reduction: a kernel with lanes along reduced dimensions, or a loop over result elements."""
     root, targets = plan.hero, program.targets(plan.instruction)
     if is_column_reduction(root) and targets[0].count:
         kernel = program.shared(lambda name: emit_column_reduction(program.module, name, plan.parts, root))
@@ -85,8 +85,9 @@ def emit_row_reduction(
 ) -> LoopKernel:
     """Emit a kernel that reduces rows of the operand with vector accumulators.
 
-    Its parameters are (inputs ..., results ..., begin, end), with the range of the outermost loop over result
-    elements. ``root`` is the reduction; ``used`` has the numbers of those of its results that are used.
+    Its parameters are (inputs ..., results ..., begin, end), where [begin, end) is an interval of the
+    outermost loop over result elements. ``root`` is the reduction; ``used`` has the indices of those of its
+    results that are used.
     """
     inputs, members = parts.inputs, parts.members
     half = len(root.operands) // 2
@@ -136,11 +137,11 @@ def emit_row_reduction(
 
 
 def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> tuple[int, int]:
-    """Return (lanes of a vector, number of accumulator vectors) for a combiner that selects an argument.
+    """Return (lanes of a vector, number of accumulators) for a combiner that selects an argument.
 
-    An example is argmax; ``trips`` is the length of a row. Long rows have several independent accumulators of
-    one register each: with vectors of several registers, LLVM would pack the comparison masks and unpack them
-    again.
+    An example is argmax. ``trips`` is the length of a row. For long rows, there are several independent
+    accumulators of one register each: with vectors of several registers, LLVM would pack the comparison masks
+    and unpack them again.
     """
     lanes = target.vector_bytes // max(storage_bytes(r.element_type) for r in results)
     chains = min(registers(target) // 4 // len(results), trips // (4 * lanes))
@@ -148,7 +149,7 @@ def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> t
 
 
 def position_operand(root: HloInstruction) -> int | None:
-    """Return the number of the operand of a reduction that holds positions, such as that of an argmax.
+    """Return the index of the operand of a reduction that holds positions, such as that of an argmax.
 
     It is an integer iota along the only reduced dimension. Return None if there is no such operand.
     """
@@ -189,8 +190,8 @@ class RowReduction(ReductionEmitter):
     """Emits a reduction with accumulators that are vectors along the reduced row.
 
     Attributes:
-        limits: the part of a row that must be read, since elements outside of it are neutral for the
-            combiner; None for the whole row.
+        limits: the part of a row that must be read, since elements outside it are neutral for the combiner;
+            None for the whole row.
     """
 
     limits: RowLimits | None = None
@@ -203,10 +204,10 @@ class RowReduction(ReductionEmitter):
     ) -> list[Element]:
         """Emit the reduction; return one scalar for each result.
 
-        ``position`` is for a combiner that selects one of its arguments, such as argmax: the number of the
-        operand that counts along the row. It decides the order in which lanes, and ``chains`` accumulator
-        vectors, are combined. ``observe`` is called with the index and the elements of each vector that is
-        read.
+        ``position`` is the index of the operand that holds positions in the row, for a combiner that selects
+        one of its arguments, such as argmax; else None. Lanes and the ``chains`` accumulator vectors are then
+        combined in the order of positions. ``observe`` is called with the index and the elements of each
+        vector that is read.
         """
         self._position, self._observe = position, observe
         outer, lane = self.reduced.variables[:-1], self.reduced.variables[-1]
@@ -267,8 +268,9 @@ class RowReduction(ReductionEmitter):
         """Emit the combination of a row's vectors, from index ``low`` on, with the accumulators ``start``.
 
         Return the new accumulators. If the lanes do not divide the row, the last vector overlaps the one
-        before it, and only its new lanes count; if the row is shorter than a vector, it is masked.
-        ``blocks``: how a long sum is divided into blocks, which reduces rounding errors; None if it is not.
+        before it, and only its new lanes count; if the row is shorter than a vector, the vector is masked.
+        ``blocks`` tells how the blocks of a long sum are added, which reduces rounding errors; None if the
+        sum is not divided.
         """
         lane.is_lane = True
         lanes = self.vectors.lanes
@@ -293,9 +295,9 @@ class RowReduction(ReductionEmitter):
         return sums
 
     def _vectors(self, low: int, end: int) -> tuple[Operand, Operand]:
-        """Emit the (begin, end) of the part of [low, end) that must be read: the part inside `limits`.
+        """Emit (begin, end) of the part of [low, end) in a row that must be read: that inside `limits`.
 
-        They are rounded to whole vectors, ``begin`` down and ``end`` up. Elements outside of `limits` are
+        They are rounded to whole vectors, the begin down and the end up. Elements outside `limits` are
         neutral for the combiner. Without limits, return (low, end).
         """
         if self.limits is None:
@@ -341,10 +343,11 @@ class RowReduction(ReductionEmitter):
     def _in_order(
         self, e: Elements, low: list[Element], high: list[Element]
     ) -> tuple[list[Element], list[Element]]:
-        """Emit the exchange of ``low`` and ``high`` in lanes in which ``high`` has the smaller position.
+        """Emit the exchange of ``low`` and ``high`` in the lanes in which ``high`` has the smaller position.
 
-        Both are candidates of a combiner that selects an argument, such as argmax: a vector for each operand,
-        one of which holds positions. Return (low, high), now in the order of positions.
+        ``low`` and ``high`` are two candidates of a combiner that selects an argument, such as argmax: each
+        has a vector for every operand, and one operand holds positions. Return (low, high), now in the order
+        of positions.
         """
         assert self._position is not None
         first, second = low[self._position], high[self._position]

@@ -40,7 +40,7 @@ MOST_SCRATCH: Final = 1 << 16
 
 @KERNELS.register(ROW_FUSION)
 def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the kernel call of a row fusion: reductions along rows, and elementwise operations on them."""
+    """Emit the kernel call of a row fusion: reductions along rows, and elementwise operations on the rows."""
     i = plan.instruction
     narrow = _narrow_rows(plan.parts)
 
@@ -55,7 +55,7 @@ def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _narrow_rows(parts: KernelParts) -> Rows | None:
-    """Return loops in which each lane is a row, if rows are too short to fill a vector; None otherwise."""
+    """Return loops in which each vector lane is a row, if rows are too short to fill a vector; else None."""
     inputs, members = parts.inputs, parts.members
     shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
     if len(shapes) != 1:
@@ -81,7 +81,7 @@ class RowPlan:
         space: the loops over the rows.
         lane: the variable that counts along a row.
         members: the computed instructions.
-        reductions: the reductions, in order; later ones may use earlier ones.
+        reductions: the reductions, in the order of computation; later ones may use earlier ones.
         scratch: for each reduction, the arrays of which its loop also stores the current row to scratch
             memory: they are costly to compute, and later loops read them.
         accesses: the memory accesses of one row.
@@ -143,8 +143,8 @@ def _shared(
 ) -> dict[HloInstruction, list[HloInstruction]]:
     """Return, for each reduction, the costly arrays that its loop computes and that later loops need, too.
 
-    Later loops are those of later reductions and of the results. ``is_row`` returns whether an array has an
-    element for each element of the rows.
+    Later loops are those of later reductions and of the results. ``is_row`` tells whether an array has an
+    element for each element of the rows, not one per row.
     """
     members, known = set(parts.members), set(reductions)
     starts = [[r.operands[0]] for r in reductions] + [[r for r in parts.roots if is_row(r)]]
@@ -153,7 +153,7 @@ def _shared(
         return i in members and is_row(i) and i.operation.element_cost >= ElementCost.MODERATE
 
     def reached(starts: Iterable[HloInstruction], ends: Container[HloInstruction]) -> list[HloInstruction]:
-        """Return the costly arrays from which ``starts`` are computed; the search stops at ``ends``."""
+        """Return the costly arrays from which ``starts`` are computed; ignore the operands of ``ends``."""
         visited: dict[HloInstruction, None] = {}
         pending = list(starts)
         while pending:
@@ -194,7 +194,7 @@ def _row_accesses(
 
 
 def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:
-    """Return where a row's elements, or its single value, are stored in the result ``root``, as an index.
+    """Return the index in the result ``root`` at which a row's elements, or its single value, are stored.
 
     ``kept`` is the index of the row, ``lane`` the variable that counts its ``length`` elements.
     """
@@ -208,7 +208,8 @@ def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> 
 def is_whole_row(root: HloInstruction, rows: Sequence[int], length: int) -> bool:
     """Return whether an instruction has an element for each element of the rows, not one per row.
 
-    ``rows`` are the sizes of the dimensions that enumerate the rows, ``length`` is the elements of a row.
+    ``rows`` are the sizes of the dimensions that enumerate the rows, ``length`` the number of elements of a
+    row.
     """
     return root.shape.element_count == math.prod(rows) * length
 
@@ -228,9 +229,9 @@ def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
 
 
 def row_lanes(instructions: Sequence[HloInstruction], plan: RowPlan) -> int:
-    """Return the number of lanes for vectors along the rows of ``plan``, which compute ``instructions``.
+    """Return the number of lanes of the vectors that compute ``instructions`` along the rows of ``plan``.
 
-    If a row is shorter than a vector, and all reductions have a neutral element, it becomes one masked
+    If a row is shorter than a vector, and all reductions have a neutral element, the row becomes one masked
     vector; else vectors are no longer than a row.
     """
     widest = vector_lanes(instructions, 1 << 20)
@@ -247,8 +248,8 @@ def _has_neutral(reduction: HloInstruction) -> bool:
 class RowEmitter:
     """Emits the code of one row: its reductions in order, then the results.
 
-    ``repeats``: in the loop that stores results, the last vector may overlap the one before it. False if
-    results overwrite operands, whose elements must not be read again.
+    ``repeats``: in the loop that stores results, the last vector may overlap the one before it. It must be
+    false if results overwrite operands, whose elements must then not be read again.
     """
 
     def __init__(
@@ -284,12 +285,15 @@ class RowEmitter:
                 self.sweep(lambda: self.store(full_rows))
 
     def know(self, instruction: HloInstruction, value: Element) -> None:
-        """Record ``value`` as the current row's element of an array with one element for each row."""
+        """Record ``value`` as the current row's element of ``instruction``, which has one element per row.
+
+        Code emitted later for this element uses ``value``.
+        """
         for elements in (self.scalars, self.vectors):
             elements.know(instruction, self.kept, value)
 
     def know_values_of_rows(self, roots: Sequence[HloInstruction]) -> None:
-        """Emit, before a loop along the row, the values it uses that are constant in the row, such as a mean.
+        """Emit, before a loop along the row, the values that are constant in the row, such as a mean.
 
         They are elements of arrays with one element for each row. ``roots`` are the instructions that the
         loop computes.
@@ -325,14 +329,17 @@ class RowEmitter:
         return sums
 
     def aside(self, array: HloInstruction) -> View:
-        """Emit the allocation of scratch memory for a row of ``array``; return it as a view of the array."""
+        """Emit the allocation of scratch memory for one row of ``array``; return a view of it.
+
+        The view takes the indices of the whole array.
+        """
         kind = array.shape.element_type
         pointer = self.function.allocate(I8, storage_bytes(kind) * self.plan.length + 64)
         strides = (*(0 for _ in self.plan.rows), 1)
         return View(pointer, kind, array.shape.dimensions, strides)
 
     def sweep(self, body: Callable[[], None]) -> None:
-        """Emit a loop along the row in which ``body`` emits the code for each vector."""
+        """Emit a loop along the row; ``body`` is called to emit the code for a vector or a single element."""
         loop_nest(self.vectors, [self.plan.lane], body, repeats=self.repeats)
         self.plan.lane.is_lane = False
 

@@ -23,10 +23,10 @@ _DIFFERENCES: Final = {"GE": (1, 0), "GT": (1, -1), "LE": (-1, 0), "LT": (-1, -1
 
 
 class RowLimits(NamedTuple):
-    """The half-open range [low, high) of a row outside of which all elements are neutral for the combiner.
+    """The half-open interval [low, high) of a row; all elements outside it are neutral for the combiner.
 
     Attributes:
-        low: the begin; None for the begin of the row.
+        low: the first index; None for the first one of the row.
         high: the end; None for the end of the row.
     """
 
@@ -38,7 +38,7 @@ def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) 
     """Return the part of each row that a reduction must read if its operand is a masked triangle, else None.
 
     Such an operand selects between an array and the combiner's neutral element by a comparison of indices, so
-    that elements outside of the part are neutral.
+    that elements outside the part are neutral.
 
     Args:
         reduction: the reduction.
