@@ -139,9 +139,9 @@ class _Blocks:
     def factor(self, product: TileProduct, batch: Value, pointer: Value) -> Value:
         """Emit the address of the second operand of ``product`` (the keys or the values) in batch ``batch``.
 
-        ``pointer`` is the operand's address in the first batch. If an earlier kernel packed the operand, both
-        addresses are those of packed panels; if each block packs the operand, the packing is emitted, too,
-        and the address of the panels is returned.
+        ``pointer`` is the operand's address in the first batch. If an earlier kernel packed the operand,
+        ``pointer`` and the result are addresses of packed panels. If each block packs the operand, the
+        packing is emitted, too, and the address of the packed panels is returned.
         """
         f, plan, gemm = self.f, product.plan, product.plan.gemm
         if plan.pack_b != "group":

@@ -229,8 +229,8 @@ def row_operations(
 ) -> RowOperations | None:
     """Return (operations from ``scores`` to ``weights``, their row-by-row plan, index of a row) or None.
 
-    Return None if a dot is among the operations, if no reduction is, if a reduced array has dimensions other
-    than those of the weights, or if the computation of an element reads a score with a different index.
+    Return None if one of the operations is a dot, if none is a reduction, if a reduced array has dimensions
+    other than those of the weights, or if an element is computed from a score with a different index.
     """
     members: dict[HloInstruction, None] = {}
     inputs: dict[HloInstruction, None] = dict.fromkeys(scores)
@@ -322,9 +322,9 @@ def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
 
 
 def packed(plan: TilePlan) -> TilePlan:
-    """Return the plan by which the second operand of ``plan``'s product is packed, once for all its uses.
+    """Return the plan by which the second operand of ``plan``'s product is packed.
 
-    It lacks the batch dimensions along which the operand does not vary.
+    It lacks the batch dimensions along which the operand does not vary, so that each element is packed once.
     """
     gemm = plan.gemm
     real = [n for n, stride in enumerate(gemm.b.batch) if stride]

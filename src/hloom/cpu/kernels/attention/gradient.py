@@ -303,8 +303,8 @@ class _Blocks:
     def store(self, number: int) -> Epilogue:
         """Return the epilogue of the product with result ``number``: it emits the store of a vector.
 
-        If the product sums over query rows, and a batch has several blocks of query rows, the epilogue adds
-        each vector to the sums that earlier blocks stored.
+        If the product sums over query rows, and these are divided into several blocks, the epilogue adds the
+        vector to the sums that earlier blocks stored.
         """
         sums, target = self.gradient.sums[number], self.targets[number]
 

@@ -46,7 +46,8 @@ class Scores:
     """A matrix product in an attention gradient with an element for each query and key: Q Kᵀ, or dO Vᵀ.
 
     Attributes:
-        array: the product's result, after the reshapes and transposes to the dimensions of the weights.
+        array: the product's result, after any reshapes and transposes that give it the dimensions of the
+            weights.
         product: the sizes and strides of the batched product; rows are queries, columns are keys.
         sources: the arrays that hold the two operands.
     """
@@ -288,7 +289,7 @@ class BlockPlan:
     """The plans of all matrix products of an attention gradient, for blocks of the same query rows.
 
     Attributes:
-        height: rows of a block.
+        height: the number of query rows of a block.
         scores: the plan of each product that gives scores.
         sums: the plan of each product of weights and another array.
     """

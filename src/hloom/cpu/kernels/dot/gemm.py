@@ -59,7 +59,7 @@ class Matrix:
 
     @property
     def transposed(self) -> Matrix:
-        """Return the matrix with rows and columns exchanged."""
+        """Return the place of the transposed matrix: the strides of rows and columns are exchanged."""
         return replace(self, row=self.column, column=self.row)
 
 
@@ -94,7 +94,7 @@ class Gemm:
 
     @property
     def work(self) -> int:
-        """Return the number of multiplications, over all batches."""
+        """Return the number of scalar multiplications of the product: batches * m * n * k."""
         return self.batches * self.m * self.n * self.k
 
     @property

@@ -94,10 +94,10 @@ class Factors(ABC):
         """Emit ``total`` plus, in each lane, the products of the ``group`` elements of ``a`` and ``b``."""
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Emit the part of one step along k in the initial accumulators of a panel; return the new ``total``.
+        """Emit the addition to ``total`` of one step's contribution to a panel's initial accumulators.
 
-        ``b`` is the step's vector of packed units of B. If packing adds no bias to A, the initial
-        accumulators do not depend on B: return ``total`` itself.
+        ``b`` is the step's vector of packed units of B; return the new total. If packing adds no bias to A,
+        the initial accumulators do not depend on B: return ``total`` itself.
         """
         return total
 
@@ -119,9 +119,9 @@ def factors_of(gemm: Gemm, target: Target) -> Factors:
 
 
 def words_of(gemm: Gemm, target: Target) -> Words | None:
-    """Return `Words`, which multiplies pairs of 16-bit integers; None if they cannot compute the product.
+    """Return `Words`, which multiplies pairs of 16-bit integers; None if it does not apply to the product.
 
-    They compute products of s16 or of integers of at most 8 bits, with sums of 32 bits, on x86-64.
+    It applies to products of s16 or of integers of at most 8 bits, with sums of 32 bits, on x86-64.
     """
     if gemm.kind not in (et.S32, et.U32) or target.architecture != "x86_64":
         return None
@@ -154,7 +154,10 @@ class Plain(Factors):
         return converted(value, kind, self.gemm.kind)
 
     def store_units(self, value: Element, pointer: Value) -> None:
-        """Emit the store of a vector in the accumulator type; complex: real parts, then imaginary parts."""
+        """Emit the store of a vector of elements of B in the accumulator type.
+
+        Complex numbers are stored as all real parts, then all imaginary parts.
+        """
         if isinstance(value, tuple):
             f = Function.of(value[0])
             f.store(value[0], pointer)
@@ -183,7 +186,10 @@ class Plain(Factors):
         return multiply_add(e, self.gemm.kind, a, b, total)
 
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
-        """Emit the packing of a vector of a row of A; complex numbers stay interleaved as in arrays."""
+        """Emit the store of elements of a row of A, in the accumulator type, to ``pointer``.
+
+        Real and imaginary parts of complex numbers stay interleaved.
+        """
         number = converted(value, kind, self.gemm.kind)
         if isinstance(number, tuple):
             lanes = number[0].type.lanes
@@ -298,7 +304,11 @@ class Bytes(_Grouped):
         return self.gemm.a_type.is_signed == self.gemm.b_type.is_signed
 
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Emit the packed bytes: those of A with the sign bit flipped if A and B have the same signedness."""
+        """Emit the packed form of bytes of A if ``of_a``, else of B.
+
+        It is the bytes themselves, unless A and B are both signed or both unsigned: then the sign bits of A's
+        bytes are flipped.
+        """
         return value ^ BIAS if of_a and self.headed else value
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
@@ -351,8 +361,9 @@ class Words(_Grouped):
 class Pairs(_Grouped):
     """Multiplies 2 by 2 bf16 numbers per lane and instruction, by AVX-512 BF16's ``vdpbf16ps``.
 
-    The instruction flushes subnormal operands and results to zero. It equals f32 arithmetic if the magnitudes
-    of both operands are large enough, which is tested at run time; see `hloom.cpu.kernels.dot.gemm_pairs`.
+    The instruction flushes subnormal operands and results to zero. Its results are those of f32 arithmetic if
+    the magnitudes of both operands are large enough, which is tested at run time; see
+    `hloom.cpu.kernels.dot.gemm_pairs`.
     """
 
     gemm: Gemm

@@ -149,7 +149,7 @@ class PanelPacker:
 
     @property
     def distance(self) -> int:
-        """Return the bytes between neighbouring columns of B if each is contiguous, else between rows."""
+        """Return the bytes from one column of B to the next if columns are contiguous, else between rows."""
         b = self.plan.gemm.b
         return (b.column if self.by_columns else b.row) * self.size
 
@@ -363,7 +363,7 @@ class RowPacker:
     def run(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
         """Emit the packing of the rows [row, end) of A to scratch memory, for ``count`` steps from ``step``.
 
-        ``base`` is the address of A; steps are along k.
+        Steps are along k. ``base`` is the address of A.
         """
         pack: Callable[[Value, Value, Value, Value, Value], None]
         pack = self.columns if self.by_columns else self.rows
@@ -372,7 +372,7 @@ class RowPacker:
     def rows(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
         """Emit the packing of the rows [row, end) of A to scratch memory, for ``count`` steps from ``step``.
 
-        Vectors are loaded along k. ``base`` is the address of A.
+        Steps are along k, and so are the vectors that are loaded. ``base`` is the address of A.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
@@ -402,7 +402,8 @@ class RowPacker:
     def columns(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
         """Emit the packing of the rows [row, end) of A to scratch memory, for ``count`` steps from ``step``.
 
-        Vectors are loaded across rows, from contiguous columns of A. ``base`` is the address of A.
+        Steps are along k; vectors are loaded across rows, from contiguous columns of A. ``base`` is the
+        address of A.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group

@@ -73,11 +73,11 @@ def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
 
 
 def emit_large_enough(module: Module, name: str, first: int, second: int) -> LoopKernel:
-    """Emit a kernel that tests if a bf16 product is free of subnormal values.
+    """Emit a kernel that tests whether a bf16 product is free of subnormal values.
 
     Its parameters are (found, answer, begin, end). ``found`` has ``first`` results of `emit_smallest` for A,
-    then ``second`` for B. The byte ``answer`` becomes 1 if no operand, product or sum can be a subnormal f32
-    number, else 0.
+    then ``second`` results for B. The byte ``answer`` becomes 1 if no operand, product or sum can be a
+    subnormal f32 number, else 0.
     """
     f = module.function(name, [PTR, PTR, I64, I64])
     found, answer, begin, end = f.parameters

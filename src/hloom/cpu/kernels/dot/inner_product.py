@@ -38,13 +38,13 @@ STREAMED: Final = 1 << 21
 LEAST_STREAMS: Final = 4
 """Rows of a tile from which streams are read at a higher rate than a row after the other."""
 CONVERTED: Final = 32
-"""Rows in turn from which narrow columns are converted once, instead of once a turn."""
+"""Number of rows, read in turn, from which narrow columns are converted once before, not for each row."""
 LINE: Final = 64
 """Bytes of a cache line."""
 INTERLEAVED: Final = 3 << 15
-"""Bytes of interleaved rows of all batches from which that holds for them."""
+"""Bytes of rows that alternate between batches in memory, of all batches, from which their order matters."""
 TURN_SUMS: Final = 16
-"""Sums of rows in turn with all columns."""
+"""Most sums that one loop over k computes when a tile reads its rows in turn."""
 MOST_FETCHED: Final = 1 << 12
 """Most bytes that a tile prefetches."""
 
@@ -126,9 +126,9 @@ class InnerProduct:
 
     @property
     def column_type(self) -> ElementType:
-        """Return the element type of the columns of B when they are multiplied.
+        """Return the element type that the columns of B have in memory when they are multiplied.
 
-        It is the accumulator type if the columns are packed before, else the type of B.
+        It is the accumulator type if a kernel packed the columns before, else the type of B.
         """
         return self.gemm.kind if self.laid else self.gemm.b_type
 
@@ -464,8 +464,8 @@ class _Tiles:
     def columns(self, batch: Value, numbers: Sequence[Value], first: int, count: int) -> list[Value]:
         """Emit the addresses of ``count`` columns of B from column ``first`` on, in batch ``batch``.
 
-        If row i is multiplied by column i only, return the address of column i for each row i in ``numbers``
-        instead.
+        If row i is multiplied by column i only, return the addresses of the columns with the indices
+        ``numbers`` instead.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(plan.column_type)
@@ -519,10 +519,11 @@ class _Tiles:
         sums: Sequence[Element],
         mask: Value | None = None,
     ) -> list[Element]:
-        """Emit the multiply-add of a vector along k of every row and column; return the new ``sums``.
+        """Emit the multiply-add of one vector along k of each row with that of each column, to ``sums``.
 
-        ``rows`` and ``columns`` are addresses; ``at`` is the vector's first index along k. ``mask`` selects
-        the lanes before the end of k; None selects all.
+        Return the new sums. ``rows`` and ``columns`` are addresses; ``at`` is the vector's first index along
+        k. ``mask`` selects the lanes before the end of k; None selects all. If row i is multiplied by column
+        i only, each row's vector is multiplied by that of its own column only.
         """
         plan, gemm = self.plan, self.plan.gemm
         depth = Variable(gemm.k, "k", at)
@@ -540,7 +541,7 @@ class _Tiles:
         """Emit the load of a vector along k in the accumulator type, with zeros where ``mask`` is false.
 
         ``base`` is the address of a row or column with elements of type ``kind``, ``place`` the index along
-        k.
+        k. If ``mask`` is None, all lanes are loaded.
         """
         loaded = load_at(self.e, base, Index.of(place), kind)
         value = converted(loaded, kind, self.plan.gemm.kind)

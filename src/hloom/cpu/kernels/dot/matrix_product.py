@@ -155,7 +155,7 @@ def _kept_panels(
 
 
 def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
-    """Return the plan of the same product for the bf16 dot-product instruction of x86."""
+    """Return the plan by which the bf16 dot-product instruction of x86 computes the product of ``plan``."""
     gemm = plan.gemm.transposed if plan.transposed else plan.gemm
     return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
 

@@ -156,8 +156,8 @@ class RowStream:
 def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target) -> RowStream | None:
     """Return the plan that reads a product's B row by row; None unless C has few rows (or few columns).
 
-    ``factors`` are the arrays that hold A and B. Return None, too, if B may be in the caches; but not for
-    4-bit and quantized products, which must satisfy `streams_narrow`.
+    ``factors`` are the arrays that hold A and B. 4-bit and quantized products must satisfy `streams_narrow`;
+    for others, return None, too, if B may still be in the caches.
     """
     transposed = gemm.n < gemm.m
     few = gemm.transposed if transposed else gemm
@@ -259,7 +259,7 @@ class Scaled:
 def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | None) -> LoopKernel:
     """Emit the kernel (A, B, partial sums, inputs ..., begin, end) that computes sums over intervals of k.
 
-    Its loop runs over both columns and intervals of k. ``scaled``: a quantized B and its inputs, else None.
+    Its loop is over blocks of columns and intervals of k. ``scaled``: a quantized B and its inputs, or None.
     """
     inputs = scaled.inputs if scaled is not None else ()
     f = module.function(name, [PTR] * (3 + len(inputs)) + [I64] * 2)
@@ -439,7 +439,7 @@ class _Tasks:
         return results
 
     def know_packed(self, factor: HloInstruction, places: Sequence[Indices]) -> None:
-        """Emit the unpacking of 4-bit numbers in ``factor`` at ``places``; later code uses the values."""
+        """Emit the unpacking of 4-bit numbers in ``factor`` at ``places``; code emitted later uses them."""
         numbers: Sequence[Value] | None = None
         for place in places:
             i, indices, known = factor, place, (factor, place)

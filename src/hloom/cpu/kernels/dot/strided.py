@@ -39,11 +39,11 @@ class Strided:
 
 
 def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None:
-    """Return where the elements of ``i`` lie in the array that ``i`` is a view of; None if not at strides.
+    """Return where the elements of ``i`` lie in the array that ``i`` is a view of, if at constant strides.
 
     The array is found through slices, reshapes, transposes and lossless converts. With ``computed``, also
     through lossy converts and dequantization by groups, ``(q - zero) * scale``; the strides are then those of
-    q.
+    q. Return None if the strides are not constant.
     """
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] | None = tuple(map(Index.of, variables))
@@ -75,7 +75,7 @@ def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None
 
 
 def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None:
-    """Return the strides with which the elements of ``dot`` lie in ``root``; None if they have none.
+    """Return the strides with which the elements of ``dot`` lie in ``root``; None if they are not constant.
 
     Return None also if ``root`` is computed from the dot by operations besides reshapes and transposes.
     """

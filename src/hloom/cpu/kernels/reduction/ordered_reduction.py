@@ -140,8 +140,8 @@ class OrderedReduction(ReductionEmitter):
     def _tree(self, parts: list[list[Element]]) -> list[Element]:
         """Emit the reduction of all lanes of ``parts`` to scalars, combining neighbours to keep the order.
 
-        ``parts`` has, for each of some consecutive vectors, a vector of every operand. Return a scalar for
-        every operand.
+        ``parts`` has an entry for each of several consecutive vectors: a vector of every operand. Return a
+        scalar for every operand.
         """
         lanes = self.vectors.lanes
         while len(parts) > 1 or lanes > 1:

@@ -204,10 +204,10 @@ class RowReduction(ReductionEmitter):
     ) -> list[Element]:
         """Emit the reduction; return one scalar for each result.
 
-        ``position`` is the index of the operand that holds positions in the row, for a combiner that selects
-        one of its arguments, such as argmax; else None. Lanes and the ``chains`` accumulator vectors are then
-        combined in the order of positions. ``observe`` is called with the index and the elements of each
-        vector that is read.
+        ``position`` is for a combiner that selects one of its arguments, such as argmax: the index of the
+        operand that holds positions in the row. Lanes, and the ``chains`` accumulator vectors, are combined
+        in the order of these positions; None for a combiner that needs no such order. ``observe`` is called
+        with the index and the elements of each vector that is read.
         """
         self._position, self._observe = position, observe
         outer, lane = self.reduced.variables[:-1], self.reduced.variables[-1]
@@ -297,8 +297,8 @@ class RowReduction(ReductionEmitter):
     def _vectors(self, low: int, end: int) -> tuple[Operand, Operand]:
         """Emit (begin, end) of the part of [low, end) in a row that must be read: that inside `limits`.
 
-        They are rounded to whole vectors, the begin down and the end up. Elements outside `limits` are
-        neutral for the combiner. Without limits, return (low, end).
+        They are rounded to whole vectors, begin down and end up. Elements outside `limits` are neutral for
+        the combiner. Without limits, return (low, end).
         """
         if self.limits is None:
             return low, end

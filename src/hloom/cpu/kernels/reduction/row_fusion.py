@@ -267,7 +267,7 @@ class RowEmitter:
         self.kept = plan.space.indices
 
     def row(self, roots: Sequence[HloInstruction], targets: Sequence[View]) -> None:
-        """Emit the reductions of one row, then the stores of the row of ``roots`` to ``targets``."""
+        """Emit the reductions of one row, then the stores of this row of each of ``roots`` to ``targets``."""
         with self.scalars.scope(), self.vectors.scope():
             for reduction in self.plan.reductions:
                 self.know_values_of_rows(reduction.operands)

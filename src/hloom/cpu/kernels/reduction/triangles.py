@@ -68,8 +68,8 @@ def triangle_limits(reduction: HloInstruction, source: Indices, lane: Variable) 
 def _difference(mask: HloInstruction, source: Indices) -> Index | None:
     """Return an affine function of loop variables that is >= 0 exactly where ``mask`` is true.
 
-    ``mask`` must be a comparison of affine integers, else return None. ``source`` is the index of its
-    element.
+    ``mask`` must be a comparison of affine integers, else return None. ``source`` is the index, in loop
+    variables, of an element of ``mask``.
     """
     match mask.operation:
         case Broadcast(dimensions=dimensions):
