@@ -15,7 +15,10 @@ from hloom.operations.custom_call import CustomCall
 
 
 class CallbackBuffer:
-    """An operand (read-only) or result (writeable) of a callback, with the interface of JAX's ``Buffer``."""
+    """A NumPy array as the argument of a ``buffer_callback``, with the interface of JAX's ``Buffer``.
+
+    The Python function gets one for each operand (read-only) and for each result (writeable).
+    """
 
     def __init__(self, array: Array, *, writeable: bool) -> None:
         self._memory = array
@@ -42,7 +45,7 @@ class CallbackBuffer:
         return np.array(self._array, dtype, copy=copy)
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """Return a DLPack capsule of the array; before version 1.0 it cannot mark an operand as read-only."""
+        """Return a DLPack capsule of the array; DLPack before 1.0 cannot mark an operand as read-only."""
         is_versioned = (keywords.get("max_version") or (0, 0)) >= (1, 0)
         return (self._array if is_versioned else self._memory).__dlpack__(**keywords)
 
@@ -65,10 +68,10 @@ class ExecutionContext:
 
 
 def fill(function: Callable[..., object], instruction: HloInstruction, operands: Sequence[Value]) -> Any:
-    """Call the Python function of a ``buffer_callback``; return the results, which it has written to buffers.
+    """Call the Python function of a ``buffer_callback``; return the arrays into which it writes the results.
 
-    Result buffers are zero at first. A result that ``instruction`` aliases to an operand shares its memory
-    with a copy of the operand.
+    The function gets copies of the operands, then the arrays for the results: new arrays of zeros or, for a
+    result that ``instruction`` aliases to an operand, the copy of that operand.
     """
     operation = instruction.operation
     assert isinstance(operation, CustomCall)

@@ -36,11 +36,11 @@ _bound: Final[dict[HloInstruction, Any]] = {}
 
 
 def bind(calls: Sequence[HloInstruction], functions: Sequence[object]) -> list[HloInstruction]:
-    """Record the Python function of each custom call that is a callback; return these custom calls.
+    """Record for hloom's evaluator which Python function each callback calls; return the callbacks.
 
     Args:
-        calls: instructions of a program.
-        functions: the program's Python functions; each custom call states the index of one.
+        calls: instructions of a program; those that are not custom calls of Python callbacks are ignored.
+        functions: the program's Python functions; each callback's custom call states the index of one.
     """
     targets = (*CALLBACK_TARGETS, BUFFER_TARGET)
     callbacks = [call for call in calls if getattr(call.operation, "custom_call_target", "") in targets]
@@ -71,16 +71,16 @@ def _function_of(instruction: HloInstruction) -> Any:
 
 
 def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Evaluate the custom call of a ``buffer_callback`` for the evaluator, which finds this by the target."""
+    """Evaluate the custom call of a ``buffer_callback``; the evaluator finds this function by the target."""
     from hloom.jax.calls.buffer_callbacks import fill
 
     return fill(_function_of(instruction), instruction, operands)
 
 
 def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Evaluate the custom call of a Python callback for the evaluator, which finds this by the target.
+    """Evaluate the custom call of a Python callback; hloom's evaluator finds this function by the target.
 
-    Calls the Python function with read-only copies of the operands, and returns its results.
+    Calls the user's Python function with read-only copies of the operands, and returns its results.
     """
     function = _function_of(instruction)
     results = _sequence(function(*[_immutable(operand) for operand in operands]))
@@ -104,13 +104,14 @@ def _sequence(results: object) -> Sequence[object]:
 
 
 class HostFunctions:
-    """The Python callbacks of a program; native code calls this object with the number of a host call.
+    """A callable by which the native code of a program calls the program's Python callbacks.
 
-    The number is an index into the host calls, the instructions that native code executes by a call of the
-    host. `take_error` returns the exception of a callback that failed.
+    Native code passes the index of a host call, one of the instructions that it leaves to Python. If the
+    callback raises an exception, `take_error` returns that.
 
     Attributes:
-        answers_all: whether every host call of the program is a callback that this object can run.
+        answers_all: whether this object can run all host calls of the program: each is a Python callback,
+            no ``buffer_callback``, on tokens and arrays of static shape.
     """
 
     def __init__(self, calls: Sequence[HloInstruction], functions: Sequence[Any]) -> None:
@@ -118,10 +119,10 @@ class HostFunctions:
         self.answers_all = len(self._sites) == len(calls)
 
     def __call__(self, number: int, pointers: int) -> None:
-        """Run the callback of host call ``number``.
+        """Run the Python callback of the host call with the index ``number``; native code calls this.
 
-        ``pointers`` is the address of a table of 64-bit addresses: the operands, then the leaves of the
-        result.
+        ``pointers`` is the address of a table of 64-bit addresses: of the operands' data, then of the memory
+        for the results. An exception of the callback is stored for `take_error`, and raised.
         """
         try:
             self._sites[number].run(pointers)
@@ -131,7 +132,11 @@ class HostFunctions:
 
     @staticmethod
     def answers(call: HloInstruction) -> bool:
-        """Return whether a host call is a Python callback on static arrays and tokens, with such results."""
+        """Return whether this class can run an instruction that native code leaves to Python.
+
+        It can run Python callbacks (no ``buffer_callback``) whose operands and results are tokens and arrays
+        of static shape.
+        """
         return getattr(call.operation, "custom_call_target", "") in CALLBACK_TARGETS and all(
             shape.is_token or (shape.is_array and shape.is_static)
             for shape in (*(o.shape for o in call.operands), *_leaves(call.shape))
@@ -156,7 +161,8 @@ class _Site:
         """Call the function on copies of the operands, and write its results to the program's memory.
 
         Args:
-            pointers: the address of a table of 64-bit addresses: the operands, then the leaves of the result.
+            pointers: the address of a table of 64-bit addresses: of the operands' data, then of the memory
+                for the results.
         """
         table = ctypes.string_at(pointers, self._bytes)
         operands, results = self._views.get(table) or self._views_at(table)
@@ -166,9 +172,10 @@ class _Site:
                 result.write(value)
 
     def _views_at(self, table: bytes) -> tuple[list[_View | None], list[_View | None]]:
-        """Return views of the operands, and of the results, at the addresses in a table; None for tokens.
+        """Return NumPy views of the operands, and of the results, whose addresses are in ``table``.
 
-        Views are cached by the bytes of the table, as the same few tables recur.
+        A token has None as its view. The views are cached by the bytes of the table, because a program passes
+        the same few addresses again and again.
         """
         if len(self._views) == _MOST_TABLES:
             self._views.clear()
@@ -233,7 +240,7 @@ def take_error() -> BaseException | None:
 
 
 def register_targets() -> None:
-    """Register with the evaluator the functions that evaluate custom calls of callbacks, by target."""
+    """Make hloom's evaluator evaluate custom calls of Python callbacks by the functions of this module."""
     from hloom.operations.custom_call import TARGETS
 
     TARGETS.update(dict.fromkeys(CALLBACK_TARGETS, _call) | {BUFFER_TARGET: _fill})

@@ -47,7 +47,7 @@ _batch_partitionable: Final[set[str]] = set()
 
 
 def custom_partitioner_extension(next: int) -> int:
-    """Return the address of PJRT's custom-partitioner extension.
+    """Return the address of PJRT's custom-partitioner extension, by which clients register partitioners.
 
     ``next`` is the address of the next extension in the linked list.
     """
@@ -70,7 +70,8 @@ def _name(args: ctypes.Structure) -> str:
 def calls_back(artifact: bytes) -> bool:
     """Return whether compiling a StableHLO artifact calls C functions that the client registered.
 
-    True if the artifact contains the name of a custom call for partitioning or inspecting shardings.
+    Returns True if the name ``CustomSPMDPartitioning`` or ``InspectSharding`` occurs in the artifact. Such a
+    program is not cached, because the calls are effects of compiling it.
     """
     return any(target in artifact for target in _TARGETS)
 
@@ -78,7 +79,7 @@ def calls_back(artifact: bytes) -> bool:
 def install(convert: Callable[[bytes], HloModule]) -> None:
     """Register the client's partitioners of custom calls with hloom's SPMD partitioner.
 
-    ``convert`` converts a StableHLO artifact to HLO.
+    ``convert`` converts to HLO the StableHLO artifacts that these partitioners return.
     """
     from hloom.jax.calls.callbacks import TILEWISE_TARGET
     from hloom.sharding.partitioning.custom_calls import BATCH_PARTITIONABLE, CALL_PARTITIONERS, TILEWISE
@@ -100,9 +101,9 @@ def _partition(
 
     Args:
         callbacks: the address of the client's Callbacks struct.
-        convert: converts a StableHLO artifact to HLO.
+        convert: converts to HLO the StableHLO artifact that ``partition`` returns.
         call: the custom call.
-        operands, results: their global shapes and tilings.
+        operands, results: the global shape and the tiling of each operand, and of each result.
 
     Raises PjrtError with the error that the C function reports.
     """
@@ -137,8 +138,9 @@ def _partition(
 def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Sequence[ShardedShape]) -> None:
     """Pass the sharding of the operand of an ``InspectSharding`` call to the call's C function.
 
-    The sharding is a serialized OpSharding. The call's configuration is two little-endian addresses, of the
-    function and of its data. Raises PjrtError with the error that the function reports.
+    The sharding is a serialized OpSharding. The backend configuration of ``call`` consists of two
+    little-endian addresses: of the C function, and of the data to pass to it. Raises PjrtError with the error
+    that the function reports.
     """
     function, data = (
         int.from_bytes(call.backend_config.encode("utf-8", "surrogateescape")[at : at + 8], "little")
@@ -158,7 +160,7 @@ def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Se
 def _value(arrays: Sequence[ShardedShape], is_tuple: bool, strings: list[object]) -> Any:
     """Return the C struct with the shape and sharding of an array, or of a tuple of arrays.
 
-    Appends the strings that the struct points to to ``strings``, which keeps them alive.
+    Appends the strings whose addresses are in the struct to ``strings``, which keeps them alive.
     """
     from hloom.proto.shape import shape_bytes
     from hloom.shape.shape import Shape
@@ -181,9 +183,9 @@ def _serialized(tilings: Sequence[Tiling], is_tuple: bool) -> bytes:
 
 
 def _tilings(sharding: bytes, shapes: Sequence[Shape], devices: int) -> list[Tiling]:
-    """Parse a serialized OpSharding; return the tilings of the arrays with the shapes ``shapes``.
+    """Parse a serialized OpSharding; return the tiling of each of the arrays with the shapes ``shapes``.
 
-    ``devices`` is the number of devices.
+    A sharding that is no tuple applies to all arrays. ``devices`` is the number of devices.
     """
     from hloom.ir.sharding import Sharding
     from hloom.proto.schema.xla_data_pb2 import OpSharding

@@ -20,9 +20,9 @@ _staged: Final[set[bytes]] = set()
 
 
 def install(platform: str) -> None:
-    """Register handlers that receive what JAX registers for ``platform`` and for cpu.
+    """Make jaxlib pass to hloom the C functions that users register for custom call targets.
 
-    That is the C functions of custom call targets, and the types of the states that such functions keep.
+    hloom gets those for ``platform`` and for cpu, and the types of the states that such functions keep.
     """
     private.register_custom_call_handler()(platform, _register)
     private.register_custom_type_handler()(platform, _register_type)
@@ -66,13 +66,17 @@ def _register_type(name: str | bytes, registration: object) -> None:
 def keeps_state(artifact: bytes) -> bool:
     """Return whether a StableHLO artifact contains the name of a custom call target with several stages.
 
-    Such a target creates a state that belongs to one executable, so the program must not be cached.
+    The functions of such a target may keep a state that belongs to one executable, so the program must not be
+    cached. The stages are instantiate, prepare, initialize and execute.
     """
     return any(target in artifact for target in _staged)
 
 
 def register_targets() -> None:
-    """Register the C functions and types that JAX has passed since the last compilation."""
+    """Register with hloom the C functions and types of states that JAX has passed since the last call.
+
+    It is called before each compilation. The C functions are those of custom call targets.
+    """
     from hloom.operations.ffi_services import register_type
     from hloom.runtime.custom_call import capsule_address, register_custom_call
 

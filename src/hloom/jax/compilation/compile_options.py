@@ -28,11 +28,11 @@ _BITS: Final = {"int32": 32, "int64": 64}
 
 @dataclass(frozen=True, slots=True)
 class PjrtCompileOptions:
-    """The compile options of a program that hloom uses.
+    """Those compile options of a JAX program which hloom uses.
 
     Attributes:
         num_replicas, num_partitions: their product is the number of devices.
-        assignment: a serialized DeviceAssignmentProto; None for the client's first devices.
+        assignment: a serialized DeviceAssignmentProto; None to run on the client's first devices.
         dump_flags: XLA's ``--xla_dump_*`` options, in the syntax of ``XLA_FLAGS``.
         open_parameters: for each parameter, whether the partitioner chooses its sharding if it has none;
             empty on one device.
@@ -59,7 +59,10 @@ class PjrtCompileOptions:
         )
 
     def devices(self, client: Client) -> list[ClientDevice]:
-        """Return the program's devices in replica-major order. Raises PjrtError for an id out of range."""
+        """Return the program's devices in replica-major order.
+
+        Raises PjrtError if the device assignment is malformed or contains an unknown device id.
+        """
         ids: Sequence[int] = range(self.num_replicas * self.num_partitions)
         if self.assignment is not None:
             try:
@@ -73,25 +76,25 @@ class PjrtCompileOptions:
 
 
 def compiler_options(overrides: Sequence[tuple[str, Option]]) -> Mapping[str, Option]:
-    """Return XLA's debug options by name, with values converted to the options' types.
+    """Return the given debug options of XLA by name, with values converted to the options' types.
 
-    ``overrides`` are names and values, which may be strings. Raises PjrtError with XLA's message for an
-    unknown option or a value of the wrong type.
+    ``overrides`` are pairs of a name and a value, which may be a string. Raises PjrtError with XLA's message
+    for an unknown option or a value of the wrong type.
     """
     return {name: _checked(name, value) for name, value in overrides}
 
 
 def dump_flags(options: Mapping[str, Option]) -> str:
-    """Return those of the options that begin with ``xla_dump_``, in the syntax of ``XLA_FLAGS``."""
+    """Return the options whose names begin with ``xla_dump_``, in the syntax of ``XLA_FLAGS``."""
     dumps = {name: value for name, value in options.items() if name.startswith("xla_dump_")}
     return shlex.join(f"--{name}={value}" for name, value in dumps.items())
 
 
 @cache
 def _types() -> Mapping[str, str]:
-    """Return the type of each of XLA's debug options by name, such as ``int32``.
+    """Return the types of all debug options of XLA, such as ``int32``, by the names of the options.
 
-    The type ``enum`` is followed by the names of its values, separated by spaces.
+    In the type of an enum, ``enum`` is followed by the names of its values, separated by spaces.
     """
     types: dict[str, str] = {}
     kind = ""
@@ -118,7 +121,7 @@ def _checked(name: str, value: Option) -> Option:
 def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
     """Parse a string as a value of an option's type; return None for an invalid string.
 
-    ``kind`` is the type; ``values`` are the names of an enum's values, empty if any are allowed.
+    ``kind`` is the type; ``values`` are the names of an enum's values, empty if any name is allowed.
     """
     match kind:
         case "string":
@@ -138,7 +141,7 @@ def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
 def _converted(kind: str, value: bool | int | float, values: Sequence[str]) -> Option | None:
     """Return ``value`` if it is a value of the option's type ``kind``, else None.
 
-    ``values`` are the names of an enum's values.
+    A value of an enum is an index into ``values``, the names of its values; any integer if that is empty.
     """
     match kind, value:
         case "bool", bool():

@@ -43,8 +43,9 @@ _programs: Final[dict[str, Compiled]] = {}
 class ProgramCache:
     """The cache of compiled programs, in memory and on disk.
 
-    `hloom.jax.compilation.handover` looks a program up before it lets jaxlib compile. Programs that call
-    Python, hold state, are dumped, or span several processes are not cached.
+    `hloom.jax.compilation.handover` looks a program up before it lets jaxlib compile. It finds only programs
+    that native code runs on one device without Python; those that hold state or are to be dumped are always
+    compiled.
     """
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:
@@ -69,9 +70,12 @@ class ProgramCache:
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
         """Write a newly compiled program to the disk cache.
 
-        Does nothing if the program is there, is dumped, or needs Python to run; otherwise calls ``describe``,
-        which returns jaxlib's description of the program's results. For ``identity`` and ``options`` see
-        `description`.
+        Does nothing if the program was written already, is to be dumped, or needs Python to run.
+
+        Args:
+            identity: the digest of the StableHLO module.
+            options: the serialized compile options.
+            describe: returns jaxlib's description of the program's results; called only if that is written.
         """
         parsed = PjrtCompileOptions.parsed(options)
         with _lock:
@@ -88,7 +92,10 @@ class ProgramCache:
     def load(self, client: Client, identity: bytes, options: bytes) -> LoadedExecutable:
         """Load a cached program on its devices. Raises PjrtError on a cache miss.
 
-        For ``identity`` and ``options`` see `description`.
+        Args:
+            client: the client that has the devices.
+            identity: the digest of the StableHLO module.
+            options: the serialized compile options, which name the devices.
         """
         parsed = PjrtCompileOptions.parsed(options)
         compiled = _look_up(_key(identity, parsed))
@@ -140,7 +147,7 @@ def cache_program(compiled: Compiled) -> None:
 def _key(identity: bytes, options: PjrtCompileOptions) -> str:
     """Return the cache key of a program: a digest of its identity, its options, hloom and the processor.
 
-    Only the options that change the code count.
+    Of the options it contains only those that change the code. ``identity`` is the digest of the program.
     """
     sharding = f"{options.num_replicas} {options.num_partitions} {options.open_parameters}"
     return key_of("jax", plugin_identity(), identity, sharding, host().identity)
@@ -182,13 +189,13 @@ def _import_compiler() -> None:
 def _compiled(
     key: str, artifact: bytes, options: PjrtCompileOptions, distributed: DistributedDevices | None
 ) -> Compiled:
-    """Convert a StableHLO artifact to HLO, and compile it.
+    """Convert a StableHLO artifact to HLO, and compile it; look up no cache.
 
     Args:
-        key: the cache key of the program.
+        key: the cache key of the program, which the result has as attribute.
         artifact: a portable artifact of StableHLO.
         options: the compile options.
-        distributed: the devices, if some belong to other processes; else None.
+        distributed: the program's devices if some belong to other processes, else None.
     """
     _import_compiler()
     with collector_paused():

@@ -36,20 +36,21 @@ _describing: Final = threading.local()
 
 
 def take_callbacks(artifact: bytes) -> Sequence[Any]:
-    """Return the Python callbacks of a StableHLO module, and remove them from this file's store.
+    """Return the Python callbacks of a StableHLO module, and remove them from this file's table of callbacks.
 
-    The module has an attribute with the number under which `_enqueued` stored them; without the attribute the
-    result is empty.
+    The wrapper of JAX's compiler, which cannot pass Python functions through PJRT's C API, puts them into the
+    table, and their number in it into an attribute of the module. Without the attribute the result is empty.
     """
     match = _CALLBACKS_MARK.search(artifact)
     return _waiting.pop(int(match[1]), ()) if match is not None else ()
 
 
 def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
-    """Return a serialized executable without the text at its end, and its Python callbacks.
+    """Split ``data`` into a serialized executable and a text at the end, which stands for Python callbacks.
 
-    The text states the number under which `_enqueued` stored the callbacks; they are removed from this
-    file's store. If ``data`` does not end with such a text, returns all of ``data`` and no callbacks.
+    The text states the number of the callbacks in this file's table of callbacks. Returns the executable's
+    bytes and the callbacks, which it removes from the table; all of ``data`` and no callbacks if ``data``
+    does not end with such a text.
     """
     match = _CALLBACKS_AT_END.search(data)
     return (data, ()) if match is None else (data[: match.start()], _waiting.pop(int(match[1]), ()))
@@ -58,18 +59,18 @@ def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
 def identity_of(artifact: bytes) -> bytes:
     """Return the digest that identifies the program in a StableHLO artifact, as hexadecimal digits.
 
-    It is the digest that an attribute of the module states, which ignores source locations; the wrapper of
-    JAX's compiler adds that attribute. Without the attribute it is the digest of ``artifact``.
+    An attribute of the module, which the wrapper of JAX's compiler adds, states a digest that does not depend
+    on source locations. Without the attribute, returns the digest of the bytes ``artifact``.
     """
     match = _IDENTITY_MARK.search(artifact)
     return match[1] if match is not None else hashlib.sha256(artifact).hexdigest().encode()
 
 
 def identity_in(data: bytes) -> bytes | None:
-    """Return the digest that identifies a program, if ``data`` is a text with this digest and nothing else.
+    """Return the digest that identifies a cached program, if ``data`` is a text that states one; else None.
 
-    Such a text is passed instead of a serialized executable if the program is cached. Returns None for all
-    other data, such as a serialized executable.
+    To load a program that hloom has cached, the wrapper of JAX's compiler passes such a text in place of a
+    serialized executable.
     """
     match = _IDENTITY_MARK.fullmatch(data)
     return None if match is None else match[1]
@@ -78,13 +79,14 @@ def identity_in(data: bytes) -> bytes | None:
 def is_describing() -> bool:
     """Return whether this thread serializes an executable only to get jaxlib's description of its results.
 
-    If so, the plug-in returns an empty string to jaxlib, which puts its description before it.
+    If so, the plug-in serializes the executable to no bytes, so that what jaxlib returns, its description
+    followed by these bytes, is the description alone.
     """
     return getattr(_describing, "now", False)
 
 
 def _description(executable: Any) -> bytes:
-    """Return jaxlib's description of an executable's results, which precedes every serialized executable."""
+    """Return jaxlib's description of an executable's results, with which a serialized executable begins."""
     _describing.now = True
     try:
         data: bytes = executable.serialize()
@@ -94,7 +96,10 @@ def _description(executable: Any) -> bytes:
 
 
 class Programs(Protocol):
-    """The part of `hloom.jax.compilation.compiler.ProgramCache` that the wrapper of JAX's compiler uses."""
+    """The methods of the program cache that the wrapper of JAX's compiler calls.
+
+    `hloom.jax.compilation.compiler.ProgramCache` implements them.
+    """
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:
         """Return jaxlib's description of the results of a cached program; None on a miss.
@@ -108,8 +113,10 @@ class Programs(Protocol):
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
         """Write a newly compiled program to the cache.
 
-        ``describe`` returns jaxlib's description of the results; it is called only for a program that is
-        stored. For ``identity`` and ``options`` see `description`.
+        Args:
+            identity: the digest of the StableHLO module.
+            options: the serialized compile options.
+            describe: returns jaxlib's description of the results; called only if the program is written.
         """
         ...
 
@@ -117,8 +124,9 @@ class Programs(Protocol):
 def install(platform_version: str, programs: Programs) -> None:
     """Replace JAX's function that compiles, and the one that reads JAX's own compilation cache, by wrappers.
 
-    For a client of another platform version than ``platform_version`` the wrappers only call the originals.
-    ``programs`` is the cache to take programs from.
+    For clients of other plug-ins, whose version does not contain ``platform_version``, the wrappers only call
+    the original functions. ``programs`` is hloom's cache, from which they load programs and to which they
+    write them.
     """
     _wrap_compile(platform_version, programs)
     _wrap_cache(platform_version)
@@ -142,7 +150,7 @@ def _wrap_cache(platform_version: str) -> None:
 
 
 class _Loader:
-    """A proxy of a JAX client whose `deserialize_executable` passes Python callbacks to the plug-in."""
+    """A proxy of a JAX client whose `deserialize_executable` also passes Python callbacks to the plug-in."""
 
     def __init__(self, client: Any, functions: Sequence[Any]) -> None:
         self._client = client
@@ -152,9 +160,9 @@ class _Loader:
         return getattr(self._client, name)
 
     def deserialize_executable(self, data: bytes, devices: Any, options: Any) -> Any:
-        """Load a serialized executable; store its Python callbacks for the plug-in.
+        """Load a serialized executable, whose Python callbacks the plug-in takes from this file's table.
 
-        The number under which they are stored is appended to ``data``, as text.
+        Puts the callbacks into the table, and appends a text with their number in it to ``data``.
         """
         marked = data + _enqueued(self._functions).encode()
         return self._client.deserialize_executable(marked, devices, options)
@@ -191,10 +199,10 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
 
 
 def _enqueued(callbacks: Sequence[object]) -> str:
-    """Store the Python callbacks of a module under a new number; return a text with this number.
+    """Put the Python callbacks of a module into this file's table; return a text with their number in it.
 
-    The plug-in gets the text as an attribute of the module, or at the end of a serialized executable, and
-    takes the callbacks with this number from the store.
+    The plug-in gets the text as an attribute of the module or at the end of a serialized executable, and then
+    takes the callbacks with this number out of the table.
     """
     number = next(_numbers)
     _waiting[number] = list(callbacks)
@@ -216,10 +224,10 @@ def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
 
 
 def _identity(operation: Any) -> str:
-    """Return a digest of a module, in hexadecimal; the same for modules that differ in source locations only.
+    """Return a digest, in hexadecimal, of the module that the MLIR operation ``operation`` is.
 
-    JAX's name of each operation, such as ``jit(f)/dot_general``, is digested too. ``operation`` is the
-    module's MLIR operation.
+    Modules have the same digest if they differ only in the files and lines of their locations. JAX's names of
+    the operations, such as ``jit(f)/dot_general``, are digested.
     """
     text = operation.get_asm(enable_debug_info=True)
     locations = dict(_LOCATION.findall(text))

@@ -61,12 +61,12 @@ def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
 
     Args:
         client: the client that has the devices.
-        data: the bytes from `serialize`, followed by a text with the number of the stored Python callbacks
-            if the executable calls any; or else a text with the digest that identifies a cached program
-            (see `hloom.jax.compilation.handover`).
+        data: the bytes from `serialize`, followed by a text with the number of the Python callbacks if the
+            executable calls any; or only a text with the digest that identifies a cached program. Both texts
+            come from `hloom.jax.compilation.handover`.
         options: serialized compile options that replace the executable's own; empty to keep these.
 
-    Raises PjrtError for other bytes, and for an executable whose Python callbacks are missing.
+    Raises PjrtError if ``data`` are no such bytes, or if Python callbacks of the executable are missing.
     """
     data, callbacks = split_callbacks(data)
     identity = identity_in(data)

@@ -29,8 +29,9 @@ class TransferManager(Handle):
     """A PJRT_AsyncHostToDeviceTransferManager: pending buffers, which transfers from the host fill.
 
     Attributes:
-        device, memory: the device and the memory of the buffers.
-        buffers: the manager's own handles of the buffers; callers get other handles of the same storage.
+        device, memory: the device and the memory space of the buffers.
+        buffers: the handles of the manager's own buffers; callers get the handles of further buffers, which
+            share the bytes with these.
     """
 
     def __init__(self, memory: ClientMemory) -> None:
@@ -41,7 +42,7 @@ class TransferManager(Handle):
         self._lock: Final = threading.Lock()
 
     def add(self, dimensions: tuple[int, ...], element_type: int, order: tuple[int, ...]) -> None:
-        """Append a pending buffer to `buffers`.
+        """Create a pending buffer with uninitialized elements, and append its handle to `buffers`.
 
         Args:
             dimensions: the dimensions of the array.
@@ -55,16 +56,19 @@ class TransferManager(Handle):
         self.buffers.append(buffer)
 
     def buffer(self, number: int) -> Record:
-        """Return the struct of buffer ``number``. Raises PjrtError for a number out of range."""
+        """Return the struct of the manager's buffer with the index ``number``.
+
+        Raises PjrtError if there is none.
+        """
         if not 0 <= number < len(self.buffers):
             raise PjrtError(INVALID_ARGUMENT, f"no buffer {number}: there are {len(self.buffers)}")
         return buffer_at(self.buffers[number])
 
     def fill(self, number: int, source: int, offset: int, size: int, *, is_last: bool) -> None:
-        """Copy ``size`` bytes from the address ``source`` to buffer ``number``, at the byte ``offset``.
+        """Copy ``size`` bytes from the address ``source`` into a buffer, from its byte ``offset`` on.
 
-        If ``is_last``, completes the buffer, which becomes ready. Raises PjrtError for a complete buffer and
-        for a range outside of the buffer.
+        ``number`` is the index of the buffer. If ``is_last``, the buffer becomes ready. Raises PjrtError if
+        the buffer is ready or failed already, or if it has fewer than ``offset + size`` bytes.
         """
         buffer = self.buffer(number)
         with self._lock:
@@ -79,7 +83,10 @@ class TransferManager(Handle):
                 self._complete(number, None)
 
     def fail(self, number: int, code: int, message: str) -> None:
-        """Complete a pending buffer with an error. Raises PjrtError for a buffer that is complete already."""
+        """Make the pending buffer with the index ``number`` fail, with a status code and a message.
+
+        Raises PjrtError if the buffer is ready or failed already.
+        """
         self.buffer(number)
         with self._lock:
             if number not in self._pending:
@@ -91,7 +98,7 @@ class TransferManager(Handle):
         native().call("pjrt_complete", self.buffer(number)["event"], error)
 
     def release(self) -> None:
-        """Complete pending buffers with the error CANCELLED; drop the manager, and its handles of buffers."""
+        """Make pending buffers fail with CANCELLED; destroy the manager's own buffers and its handle."""
         for number in sorted(self._pending):
             self.fail(number, CANCELLED, "the transfers to a buffer ended before the last one")
         for buffer in self.buffers:
@@ -100,7 +107,7 @@ class TransferManager(Handle):
 
 
 def _call(name: str, **fields: int) -> Any:
-    """Call the native function ``PJRT_NAME``, which cannot fail, with the given argument fields.
+    """Call the native function ``PJRT_{name}``, which cannot fail, with the given fields as arguments.
 
     Returns the argument struct, into which the function has written its results.
     """
@@ -144,7 +151,10 @@ def _transfer_data(args: ctypes.Structure) -> None:
 
 @implements("AsyncHostToDeviceTransferManager_TransferLiteral")
 def _transfer_literal(args: ctypes.Structure) -> None:
-    """Fill a buffer with a whole array; transpose its elements if the array has another layout."""
+    """Fill a buffer with all elements of a host array: ``AsyncHostToDeviceTransferManager_TransferLiteral``.
+
+    Reorders the elements if the layout of the host array is not that of the buffer.
+    """
     manager = _manager(args)
     buffer = manager.buffer(args.buffer_index)
     dimensions = tuple(read_array(args.shape_dims, args.shape_num_dims))
@@ -198,5 +208,5 @@ def _buffer_size(args: ctypes.Structure) -> None:
 
 @implements("AsyncHostToDeviceTransferManager_AddMetadata")
 def _add_metadata(args: ctypes.Structure) -> None:
-    """Accept and ignore hints about transfers."""
+    """Ignore the caller's hints about transfers: ``AsyncHostToDeviceTransferManager_AddMetadata``."""
     _manager(args)

@@ -58,8 +58,8 @@ class ClientDevice(Handle):
     """A virtual device, a PJRT_Device with its PJRT_DeviceDescription.
 
     Attributes:
-        id: the number of the device among those of all processes.
-        process: the rank of its process.
+        id: the index of the device among those of all processes.
+        process: the rank of the process that runs its programs.
         memories: its memory spaces, in the order of `MEMORY_KINDS`; the first is the default.
     """
 
@@ -89,8 +89,8 @@ class Client(Handle):
     """A PJRT_Client: the devices of a platform, in this and other processes.
 
     Attributes:
-        processes: the processes of the platform, and the transport between them.
-        devices: the devices of all processes, by id.
+        processes: the processes of the platform, and how their programs exchange data.
+        devices: the devices of all processes; the index of each is its id.
         own_devices: the devices of this process.
         topology: the PJRT_TopologyDescription, which describes the devices.
     """
@@ -150,7 +150,7 @@ keep_for_ever(STOP)
 
 
 def stop() -> None:
-    """Make running and queued programs end early, and wait for their end, before the interpreter ends."""
+    """Stop all programs, as the interpreter ends: running and queued ones fail soon; wait until all have."""
     STOP.value = 1
     for client in clients:
         client.drain()
@@ -161,7 +161,7 @@ platform_name: str = "hloom"
 
 
 def set_platform(name: str) -> None:
-    """Set the platform name (``hloom`` or ``cpu``) of the client that is created next."""
+    """Set the platform name (``hloom`` or ``cpu``) of clients that are created later."""
     global platform_name
     platform_name = name
 
@@ -174,7 +174,8 @@ def version() -> str:
 def device_count() -> int:
     """Return the number of this process's devices.
 
-    It is ``jax_num_cpu_devices`` if set, else from ``XLA_FLAGS``, else 1.
+    It is JAX's option ``jax_num_cpu_devices`` if that is set, else ``--xla_force_host_platform_device_count``
+    in ``XLA_FLAGS``, else 1.
     """
     import jax
 
@@ -226,7 +227,7 @@ class NamedValues(SizedMemory):
 def _plugin_attributes() -> NamedValues:
     """Return the plug-in's attributes, which state the oldest and newest StableHLO version that it accepts.
 
-    These are the versions that jaxlib reads.
+    They are the versions that jaxlib can read, because jaxlib converts StableHLO to HLO for hloom.
     """
     stablehlo = private.stablehlo()
     newest, oldest = (
@@ -249,7 +250,7 @@ def _create(args: ctypes.Structure) -> None:
 
 
 def _integer_options(args: ctypes.Structure) -> dict[str, int]:
-    """Return the integer options of a call of ``PJRT_Client_Create``, by name; ``args`` are its arguments."""
+    """Return the integers among the options in ``args``, the arguments of ``PJRT_Client_Create``, by name."""
     kind = abi.struct("NamedValue")
     options = (kind * args.num_options).from_address(args.create_options) if args.num_options else ()
     return {

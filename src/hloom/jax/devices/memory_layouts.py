@@ -14,9 +14,9 @@ from hloom.jax.pjrt.structs import LAYOUT
 
 
 class MemoryLayout(Handle):
-    """A layout of arrays in memory, a PJRT layout that JAX reads as text such as ``{1,0}``; never freed.
+    """A layout of arrays in memory, which JAX gets as a PJRT layout with a text such as ``{1,0}``.
 
-    Its attribute ``order`` is the minor-to-major order of the dimensions.
+    It is never freed. Its attribute ``order`` is the minor-to-major order of the dimensions.
     """
 
     def __init__(self, order: tuple[int, ...]) -> None:
@@ -28,15 +28,15 @@ class MemoryLayout(Handle):
 
 @cache
 def layout(order: tuple[int, ...]) -> MemoryLayout:
-    """Return the layout object of a minor-to-major order; equal orders share one object.
+    """Return the layout object with the minor-to-major order ``order``; equal orders share one object.
 
-    ``order`` lists all dimensions, even if it is row-major.
+    ``order`` contains all dimensions, even if it is row-major.
     """
     return MemoryLayout(order)
 
 
 def row_major(rank: int) -> tuple[int, ...]:
-    """Return the minor-to-major order of a row-major array."""
+    """Return the minor-to-major order of the dimensions of a row-major array of the given rank."""
     return tuple(range(rank - 1, -1, -1))
 
 
@@ -48,11 +48,14 @@ def canonical(order: Sequence[int]) -> tuple[int, ...]:
 def handle_of(order: tuple[int, ...]) -> int:
     """Return the handle of the layout with the minor-to-major order ``order``.
 
-    Returns 0 for ``()``, the canonical form of row-major orders.
+    Returns 0, which stands for row-major, if ``order`` is empty.
     """
     return layout(order).handle if order else 0
 
 
 def order_at(handle: int | None) -> tuple[int, ...]:
-    """Return the minor-to-major order of the layout with a handle: ``()`` for null or a row-major layout."""
+    """Return the minor-to-major order of the layout with the given handle.
+
+    Returns ``()`` if the handle is null, which stands for row-major, or if the layout is row-major.
+    """
     return canonical(object_at(handle, MemoryLayout).order) if handle else ()

@@ -44,10 +44,10 @@ _clients: Final = itertools.count()
 
 
 def _store_error(code: int, message: bytes, size: int) -> int:
-    """Return the address of a new PJRT error for a failed access to the key-value store; record its message.
+    """Return the address of a new PJRT error for a failed access to JAX's key-value store.
 
-    JAX's functions of the store call this. The text of the message is the first ``size`` bytes of
-    ``message``.
+    JAX's functions that read and write the store call this if they fail. The message of the error is the
+    first ``size`` bytes of ``message``; `KeyValueStore` raises an exception with it.
     """
     _raised.append(ctypes.string_at(message, size).decode("utf-8", "replace"))
     return native().error(code, _raised[-1])
@@ -82,7 +82,7 @@ class KeyValueStore:
     def get(self, key: str) -> str:
         """Wait until ``key`` has a value; return the value.
 
-        Raises PjrtError if the store fails or the time limit passes.
+        Raises PjrtError if the store fails, or if the key has no value within the time limit.
         """
         function, user = self._get
         name = (self._prefix + key).encode()
@@ -109,13 +109,14 @@ class KeyValueStore:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of a platform, one or those that ``jax.distributed`` connects.
+    """The processes of a platform: this one alone, or all that ``jax.distributed`` connects.
 
     Attributes:
         rank: the rank of this process.
         devices: the number of devices of each process, by rank.
-        transport: opens the transport of a program, given the program's number, the ranks of its processes,
-            and for each device the index of its process among these ranks; None if there is one process.
+        transport: a function that opens a program's transport, by which its processes exchange data; None if
+            there is one process. Its arguments are the number that identifies the program, the ranks of the
+            program's processes, and for each device the index of its process in these ranks.
     """
 
     rank: int = 0
@@ -127,8 +128,8 @@ class Processes:
 
         Args:
             module: the partitioned program, which runs on each device.
-            processes: the rank of each device's process.
-            devices: the id of each device.
+            processes: for each device the rank of its process.
+            devices: for each device its id.
         """
         assert self.transport is not None
         ranks = sorted(set(processes))
@@ -139,8 +140,8 @@ class Processes:
 def program_number(module: HloModule, devices: Sequence[int]) -> int:
     """Return a 64-bit number by which all processes identify a program on its devices.
 
-    It is a digest of the module's name, the device ids and the collectives. Constants are left out: they may
-    depend on the process, such as its rank.
+    It is a digest of the module's name, the device ids, and the collectives with the shapes of their operands
+    and results. Other instructions are left out: a constant, for example, may be the rank of the process.
     """
     digest = hashlib.sha256(f"{module.name} {list(devices)}".encode())
     for instruction in module.instructions():
@@ -151,17 +152,17 @@ def program_number(module: HloModule, devices: Sequence[int]) -> int:
 
 
 def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devices: int) -> Processes:
-    """Connect this process to the other processes of the platform, if there are any; return all of them.
+    """Connect this process to the other processes of the platform, if there are any.
 
     Args:
-        args: the arguments of ``PJRT_Client_Create``.
-        options: its integer options; ``node_id`` is the rank (default 0), ``num_nodes`` the number of
-            processes.
+        args: the arguments of ``PJRT_Client_Create``, which hold the functions of JAX's key-value store.
+        options: the integer options in ``args``; ``node_id`` is the rank of this process (default 0),
+            ``num_nodes`` the number of processes (default 1).
         platform: the name of the platform.
         devices: the number of devices of this process.
 
-    Raises PjrtError if the key-value store fails, and HloError with the rule name ``processes.connect`` if
-    the processes cannot connect in time.
+    Returns the `Processes` of the platform. Raises PjrtError if the key-value store fails, and HloError (rule
+    ``processes.connect``) if the processes cannot connect in time.
     """
     rank, count = options.get("node_id", 0), options.get("num_nodes", 1)
     if count <= 1:
@@ -196,9 +197,8 @@ def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devi
 def _end(connections: Connections) -> None:
     """Tell the other processes that this one exits; if one of them crashed, detach from JAX's coordinator.
 
-    Otherwise JAX would wait at exit for the crashed process until its heartbeats time out, and abort this
-    process if the coordinator's service stops earlier. This exit handler runs before JAX's, which was
-    registered earlier.
+    It is an exit handler, which runs before JAX's. If a process crashed, JAX's handler would wait until the
+    heartbeats of that process time out, and abort this process if the coordinator stops earlier.
     """
     with connections.lock:
         connections.leave()
@@ -210,7 +210,7 @@ def _end(connections: Connections) -> None:
 
 
 class ProcessRecord(NamedTuple):
-    """What a process publishes of itself in the key-value store.
+    """What a process publishes about itself in JAX's key-value store, from which all others read it.
 
     Attributes:
         devices: the number of its devices.
@@ -226,10 +226,7 @@ class ProcessRecord(NamedTuple):
 
     @staticmethod
     def parsed(text: str) -> ProcessRecord:
-        """Parse a record from JSON text.
-
-        Raises HloError with the rule name ``processes.connect`` if the text is malformed.
-        """
+        """Parse a record from JSON text. Raises HloError (rule ``processes.connect``) if it is malformed."""
         with suppress(ValueError):
             match json.loads(text):
                 case [int(devices), str(host), str(address), int(port), int(mpi_rank)] if (
