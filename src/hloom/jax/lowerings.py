@@ -10,7 +10,7 @@ from hloom.jaxlib import private
 def install(platform: str) -> None:
     """Register JAX's lowering rules for cpu as rules for ``platform``, and enable buffer donation on it.
 
-    Keeps rules that ``platform`` already has, except those of the primitives for Python callbacks.
+    Rules that ``platform`` has already are kept, except those of Python callbacks, which are replaced.
     """
     for home in private.HOMES_OF_LOWERINGS:
         home()
@@ -37,10 +37,10 @@ def install_composites(platform: str) -> None:
 
 
 def _as_composite(rule: Any, name: str) -> Any:
-    """Return a lowering rule that emits a composite ``name``, with the output of ``rule`` as decomposition.
+    """Return a lowering rule that emits a ``stablehlo.composite`` called ``name``.
 
-    The function has one array as operand. Calls with a parameter (a mode of accuracy) and arrays of dynamic
-    shape are lowered by ``rule`` itself.
+    Its decomposition is what ``rule`` emits, JAX's rule for a function of one array, such as erfc. If a call
+    states a mode of accuracy, or if the array has a dynamic shape, the new rule only calls ``rule``.
     """
 
     def lower(context: Any, x: Any, **parameters: Any) -> Any:
@@ -65,7 +65,10 @@ def _as_composite(rule: Any, name: str) -> Any:
 
 
 class _CpuLike:
-    """A proxy of a JAX client that reports the platform ``cpu`` and forwards all other attributes."""
+    """A proxy of a JAX client that reports the platform ``cpu`` and forwards all other attributes.
+
+    With it JAX's lowering rules for cpu, some of which ask for the client's platform, lower for hloom.
+    """
 
     _proxies: ClassVar[dict[int, _CpuLike]] = {}
     platform = "cpu"
@@ -78,14 +81,14 @@ class _CpuLike:
 
     @staticmethod
     def of(client: object) -> _CpuLike:
-        """Return the proxy of a client; every call for the same client returns the same object."""
+        """Return the proxy of ``client``; every call with the same client returns the same proxy."""
         return _CpuLike._proxies.setdefault(id(client), _CpuLike(client))
 
 
 def _as_cpu(rule: Any, platform: str) -> Any:
-    """Return a lowering rule that calls ``rule`` as if lowering for ``cpu``.
+    """Return a lowering rule that calls ``rule``, one of JAX's rules for cpu, as if JAX lowered for cpu.
 
-    It does so if JAX lowers for ``platform`` alone; otherwise it calls ``rule`` with the unchanged context.
+    If JAX lowers for other platforms than ``platform`` too, it calls ``rule`` with the unchanged context.
     """
 
     def lower(context: Any, *arguments: Any, **parameters: Any) -> Any:

@@ -54,7 +54,7 @@ _failed: Final[list[Exception]] = []
 
 
 def _fail_when_used(name: str, error: Exception) -> None:
-    """Register for the platform ``name`` a backend factory that raises ``error`` when JAX calls it."""
+    """Make JAX raise ``error`` when it uses the platform ``name``: its backend factory raises the error."""
 
     def fail() -> NoReturn:
         raise error
@@ -70,9 +70,9 @@ def register(*, as_cpu: bool = False) -> None:
     Args:
         as_cpu: replace JAX's platform ``cpu`` instead of adding the platform ``hloom``.
 
-    Raises HloError, with the rule name ``jax.version`` if JAX is too old, ``jax.private`` if JAX lacks a
-    private name that the plug-in uses, ``jax.initialized`` if JAX has initialized the platform already, and
-    ``cpu.platform`` if native code cannot run on this system.
+    Raises HloError: rule ``jax.version`` if JAX is too old, ``jax.private`` if JAX lacks a private name that
+    the plug-in uses, ``jax.initialized`` if JAX has initialized the platform already, and ``cpu.platform`` if
+    native code cannot run on this system.
     """
     require_native_platform()
     private.check()

@@ -59,10 +59,10 @@ class Table:
             self._api.store("functions", len(abi.FUNCTIONS) + number, function)
 
     def release(self) -> None:
-        """Stop all programs, and replace the addresses of Python callbacks by those of native stubs.
+        """Stop all programs, and replace the addresses of Python callbacks by those of native functions.
 
-        Runs at exit, before the interpreter ends. Stubs of destructors succeed and do nothing; all others
-        return FAILED_PRECONDITION.
+        Runs at exit, because Python callbacks must not be called after the interpreter has ended. The native
+        functions in place of destructors do nothing; all others return FAILED_PRECONDITION.
         """
         stop()
         native().call("pjrt_set_sweeper", None)
@@ -79,7 +79,7 @@ class Table:
 
 
 def _refuse_later(_: object) -> None:
-    """Raise PjrtError with UNIMPLEMENTED, in place of any PJRT function newer than hloom's PJRT version."""
+    """Raise PjrtError with UNIMPLEMENTED; the table has this for PJRT functions newer than hloom knows."""
     version = f"{abi.MAJOR_VERSION}.{abi.MINOR_VERSION}"
     raise PjrtError(UNIMPLEMENTED, f"hloom implements PJRT's interface up to version {version}")
 

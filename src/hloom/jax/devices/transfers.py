@@ -49,10 +49,10 @@ def dtype_of(number: int) -> np.dtype:
 
 
 def elements_of(handle: int) -> Array:
-    """Wait until a buffer is ready; return its memory as an array, without a copy.
+    """Wait until a buffer is ready; return a row-major array that is a view of the buffer's memory.
 
-    The dimensions of the array are in major-to-minor order. Raises PjrtError if the buffer was deleted, or if
-    its computation failed.
+    The dimensions of the array are those of the buffer in major-to-minor order. Raises PjrtError if the
+    buffer was deleted, or if the computation of its elements failed.
     """
     buffer = buffer_at(handle)
     if buffer["deleted"]:
@@ -67,18 +67,18 @@ def elements_of(handle: int) -> Array:
 
 
 def array_of(handle: int) -> Array:
-    """Wait until a buffer is ready; return its array without a copy, with dimensions in logical order.
+    """Wait until a buffer is ready; return a view of its memory as an array in logical order of dimensions.
 
-    Raises the errors of `elements_of`.
+    Raises PjrtError if the buffer was deleted, or if the computation of its elements failed.
     """
     elements = elements_of(handle)
     return logical(elements, order_at(buffer_at(handle)["layout"]))
 
 
 def logical(elements: Array, order: Sequence[int]) -> Array:
-    """Transpose an array from the major-to-minor order of its dimensions to their logical order.
+    """Transpose an array whose dimensions are in major-to-minor order of a layout to their logical order.
 
-    ``order`` is the minor-to-major order of the logical dimensions; empty for row-major.
+    ``order`` is the minor-to-major order of the layout; empty for row-major.
     """
     if not order:
         return elements
@@ -131,7 +131,7 @@ def allocate(
 
     Args:
         dimensions: the dimensions of the array.
-        size: the size in bytes.
+        size: the size of the elements in bytes.
         number: PJRT's number of the element type.
         device: the device.
         memory: the memory space; None for the device's default memory.
@@ -159,9 +159,10 @@ def allocate(
 
 
 def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, ClientMemory]:
-    """Return the device and the memory with the given handles, one of which may be null.
+    """Return the device and the memory space with the given handles, one of which may be null.
 
-    If ``memory`` is null, the memory is the device's default one; otherwise the device is that of the memory.
+    If ``memory`` is null, returns the device's default memory space; otherwise ``device`` is ignored, and the
+    device is the one to which the memory space belongs.
     """
     if memory:
         target = object_at(memory, ClientMemory)
@@ -171,9 +172,10 @@ def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, Clie
 
 
 def from_host(args: ctypes.Structure) -> None:
-    """Copy a host array of any strides or layout to a new buffer: ``PJRT_Client_BufferFromHostBuffer``.
+    """Copy a host array of any strides to a new buffer of any layout: ``PJRT_Client_BufferFromHostBuffer``.
 
-    Native code calls this function for the arrays that it does not copy itself.
+    Native code calls this function for the arrays that it cannot copy: those which are not row-major, are to
+    have a stated layout on the device, or have elements narrower than a byte.
     """
     device, memory = place_of(args.device, args.memory)
     dtype = dtype_of(args.type)
@@ -214,9 +216,10 @@ def order_of(address: int) -> list[int]:
 
 
 def to_host(args: ctypes.Structure) -> None:
-    """Copy a buffer to the host in the stated minor-to-major order: ``PJRT_Buffer_ToHostBuffer``.
+    """Copy a buffer to the host in the layout that the caller states: ``PJRT_Buffer_ToHostBuffer``.
 
-    Without a destination, stores the size only. Native code calls this function if a host layout is stated.
+    If the destination in ``args`` is null, only stores the size in bytes in ``args``. Native code calls this
+    function if the caller states a host layout; all other buffers it copies itself.
     """
     buffer = buffer_at(args.src)
     if not args.dst:
@@ -234,7 +237,7 @@ def to_host(args: ctypes.Structure) -> None:
 
 
 def install() -> None:
-    """Pass native code the addresses of `from_host` and `to_host`, for transfers that it does not do."""
+    """Pass native code the addresses of `from_host` and `to_host`, for transfers that it cannot do itself."""
     addresses = callback(from_host, "Client_BufferFromHostBuffer"), callback(to_host, "Buffer_ToHostBuffer")
     native().call("pjrt_set_transfers", *addresses)
 

@@ -243,8 +243,9 @@ def structs(table: str, **nested: Struct) -> dict[str, Struct]:
     """Return the structs that a text declares, by name; each line is a name and the fields ``name:type``.
 
     A type is ``p`` (pointer), ``z`` (size_t), ``l`` (int64_t), ``i`` (int), ``e`` (enum) or ``b`` (bool);
-    ``t``, the address of a text, which adds a field ``NAME_size``; ``a``, the address of an array, which adds
-    a field ``num_NAME`` with its length; or the name of an earlier line's struct or of one of ``nested``.
+    ``t``, the address of a string, for which a field ``NAME_size`` is added; ``a``, the address of an array,
+    for whose length a field ``num_NAME`` is added; or the name of a struct in an earlier line or in
+    ``nested``, which is embedded.
     """
     declared = dict(nested)
     for name, fields in _parsed(table).items():
@@ -284,7 +285,7 @@ def extension(type: int, next: int, functions: Sequence[int]) -> int:
     Args:
         type: the extension's number in PJRT's enumeration of extension types.
         next: the address of the next extension in the linked list, or 0.
-        functions: the addresses of the extension's functions, in its order.
+        functions: the addresses of the extension's functions, in the order of PJRT's header.
     """
     size = EXTENSION.size + len(functions) * size_of(PTR)
     record = EXTENSION.allocate(len(functions), struct_size=size, type=type, next=next)
@@ -296,14 +297,17 @@ def extension(type: int, next: int, functions: Sequence[int]) -> int:
 
 @cache
 def arguments(name: str) -> Struct:
-    """Return the argument struct of the PJRT function ``name``, or the PJRT struct with that name.
+    """Return the layout of the argument struct of a PJRT function, or of another PJRT struct.
 
-    Names are without ``PJRT_``. Raises KeyError for unknown names.
+    ``name`` is the name of the function or struct without ``PJRT_``. Raises KeyError if it is unknown.
     """
     fields = {field: _CODES[code] for field, code in _arguments[name]}
     return Struct(name, struct_size=I64, extension=PTR, **fields)
 
 
 def struct(name: str) -> Any:
-    """Return the struct ``arguments(name)`` as a subclass of ctypes.Structure."""
+    """Return a subclass of ctypes.Structure for the arguments of the PJRT function ``name``, or for a struct.
+
+    ``name`` is the name of the function or PJRT struct without ``PJRT_``.
+    """
     return arguments(name).ctypes_class

@@ -51,7 +51,7 @@ _CODES: Final = {
 
 
 def status_of(error: BaseException) -> tuple[int, str]:
-    """Return the status code and the message of the PJRT error that reports an exception."""
+    """Return the status code and the message of the PJRT error that is to report the exception ``error``."""
     if isinstance(error, PjrtError):
         return error.code, error.message
     if isinstance(error, HloError):
@@ -75,7 +75,7 @@ def permanent_address(function: Any) -> int:
 
 
 def callback(function: Implementation, name: str) -> int:
-    """Return the address of a C function ``PJRT_NAME`` that calls its Python implementation ``function``."""
+    """Return the address of a new C function that implements ``PJRT_{name}`` by calling ``function``."""
     return callback_of(function, abi.struct(name))
 
 
@@ -97,7 +97,7 @@ def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> 
 
 
 def implementation(name: str) -> Implementation:
-    """Return the Python implementation of ``PJRT_NAME``, or else a function that raises UNIMPLEMENTED."""
+    """Return the Python implementation of ``PJRT_{name}``; if none, a function that raises UNIMPLEMENTED."""
 
     def refuse(_: object) -> None:
         raise PjrtError(UNIMPLEMENTED, f"hloom does not implement PJRT_{name}")

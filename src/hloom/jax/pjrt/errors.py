@@ -14,7 +14,10 @@ INTERNAL: Final = 13
 
 
 class PjrtError(Exception):
-    """An error for a PJRT function to return: a status code of this module, and a message for the user."""
+    """An exception that becomes the error which a PJRT function returns.
+
+    It has a status code, a constant of this module such as `INVALID_ARGUMENT`, and a message for the user.
+    """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -16,7 +16,7 @@ OPAQUE: Final = Struct("opaque", unused=I64)
 
 
 class Handle:
-    """A Python object that callers of PJRT know by a handle, the address of a struct; alive until `drop`.
+    """A Python object that callers of PJRT know by a handle, the address of a struct; it lives until `drop`.
 
     Attributes:
         record: the struct, whose fields native code reads.
@@ -34,8 +34,8 @@ class Handle:
     def set(self, **fields: int | SizedMemory) -> None:
         """Store values in fields of `record`.
 
-        For a string or array (`SizedMemory`), stores its address in the named field and its size in the
-        companion size field, and keeps it alive as long as this object.
+        For a string or array (`SizedMemory`), stores its address in the named field and its size in the field
+        ``NAME_size`` or ``num_NAME``, and keeps it alive as long as this object.
         """
         for name, value in fields.items():
             if isinstance(value, int):
@@ -81,13 +81,17 @@ class SizedMemory:
         self.size: Final = size
 
     def size_name(self, name: str) -> str:
-        """Return the name of the size field of the address field ``name``: ``num_NAME`` or ``NAME_size``."""
+        """Return the name of the field for this memory's size, beside the field ``name`` for its address.
+
+        It is ``NAME_size`` for a string, and ``num_NAME`` for an array.
+        """
         return self._size_field.format(name)
 
     def write(self, args: object, pointer: str) -> None:
-        """Store this memory's address in the field ``pointer`` of the struct ``args``, and its size.
+        """Store this memory's address and size in fields of ``args``, the argument struct of a PJRT function.
 
-        The size goes to the field that accompanies ``pointer``, ``num_NAME`` or ``NAME_size``.
+        The address goes to the field ``pointer``; the size goes to ``POINTER_size`` for a string, and to
+        ``num_POINTER`` for an array.
         """
         setattr(args, pointer, self.address)
         setattr(args, self.size_name(pointer), self.size)
@@ -104,7 +108,7 @@ class Text(SizedMemory):
 
 
 class CArray(SizedMemory):
-    """A C array of integers of one ctypes type, addresses by default."""
+    """A C array of integers; ``kind`` is the ctypes type of an element, by default a pointer."""
 
     def __init__(self, values: Sequence[int], kind: Any = ctypes.c_void_p) -> None:
         super().__init__((kind * max(1, len(values)))(*values), len(values))

@@ -44,7 +44,7 @@ def device_assignment(replicas: int, partitions: int, devices: Sequence[int]) ->
 def assigned_devices(assignment: bytes, replicas: int, partitions: int) -> list[int]:
     """Return the device ids of a serialized DeviceAssignmentProto in replica-major order.
 
-    Raises ValueError if ``assignment`` is malformed or has other numbers of replicas or partitions.
+    Raises ValueError if ``assignment`` is malformed, or not for ``replicas`` times ``partitions`` devices.
     """
     columns = [
         [device for number, ids in _fields(column) if number == 1 for device in _integers(ids)]
@@ -81,7 +81,10 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def _integers(content: bytes | int) -> list[int]:
-    """Decode a field of a repeated integer: an unpacked integer, or the bytes of packed varints."""
+    """Return the integers in the content of one field of a repeated integer.
+
+    The content is an integer, if the field is not packed, or the bytes of packed varints.
+    """
     if isinstance(content, int):
         return [content]
     integers: list[int] = []

@@ -67,7 +67,7 @@ class Native:
 
     @property
     def packed_bytes(self) -> int:
-        """The bytes of memory of all packed weights, copies of arrays in the order that kernels read."""
+        """How many bytes all packed weights take: copies of weights in the order that kernels read."""
         return self.call("pjrt_packed_bytes") or 0
 
     def error(self, code: int, message: str) -> int:
@@ -77,10 +77,10 @@ class Native:
 
 
 def packed_limit() -> int:
-    """Return the limit in bytes of the memory for packed weights, copies in the order that kernels read.
+    """Return how many bytes packed weights may take: copies of weights in the order that kernels read.
 
     It is ``HLOOM_PACKED_LIMIT`` MiB, or a quarter of the machine's memory if this variable is not set. Raises
-    HloError with the rule name ``jax.packed-limit`` if the variable is not a number.
+    HloError (rule ``jax.packed-limit``) if the variable is not a number.
     """
     text = os.environ.get("HLOOM_PACKED_LIMIT")
     if text is None:
@@ -102,7 +102,7 @@ def native() -> Native:
 def begin_native() -> bool:
     """Start a thread that compiles the plug-in's native code, and return true.
 
-    Returns false, without a thread, if the code is loaded or cached already.
+    If the code is loaded or in the cache already, starts no thread and returns false.
     """
     return not _loaded and begin_code(_kind(), native, _import_emitters)
 
@@ -113,7 +113,7 @@ def _import_emitters() -> None:
 
 
 def plugin_identity() -> str:
-    """Return the digest of the plug-in's own sources, for cache keys."""
+    """Return a digest of the plug-in's own source files, without the compiler's, for cache keys."""
     return identity_of(*PLUGIN_PACKAGES)
 
 

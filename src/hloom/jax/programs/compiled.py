@@ -43,12 +43,14 @@ _SMALL_LENGTH: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An array or token of a program's arguments or results; a token is an array without elements.
+    """The type, layout and memory space of one array or token among a program's arguments or results.
+
+    JAX passes a token as an array without elements.
 
     Attributes:
         dimensions: the dimensions in logical order.
         number: PJRT's number of the element type.
-        is_token: whether it is a token.
+        is_token: whether this describes a token.
         memory: the index of the memory space among those of the device.
         order: the minor-to-major order of the dimensions in memory; empty for row-major.
     """
@@ -65,7 +67,7 @@ class Leaf:
 
     @property
     def bytes(self) -> int:
-        """The size in bytes; an element narrower than a byte takes one byte."""
+        """The size of the array in bytes, 0 for a token; an element narrower than a byte takes one byte."""
         if self.is_token:
             return 0
         width = 1 if self.number == _PRED else TYPES[self.number].numpy_dtype.itemsize
@@ -73,10 +75,10 @@ class Leaf:
 
     @staticmethod
     def of(shape: Shape, placement: Placement) -> Leaf:
-        """Return the leaf for a parameter or result of the given shape and placement.
+        """Return the `Leaf` for a parameter or result of a compiled program, given its shape and placement.
 
-        ``shape`` is that of the program's row-major array: the logical dimensions in the major-to-minor order
-        of ``placement``. The leaf has them in logical order.
+        In the program arrays are row-major: the dimensions of ``shape`` are the logical dimensions in the
+        major-to-minor order of ``placement``. The `Leaf` has them in logical order.
         """
         if not shape.is_array:
             return Leaf((0,), TOKEN, True, placement.memory)
@@ -86,18 +88,21 @@ class Leaf:
         return Leaf(dimensions, NUMBERS[shape.element_type], False, placement.memory, order)
 
     def to_json(self) -> list[object]:
-        """Return the leaf as JSON data."""
+        """Return a list of the attributes of this argument or result, which can be encoded as JSON.
+
+        hloom's cache on disk keeps such lists; `Interface.from_json` reads them.
+        """
         return [self.dimensions, self.number, self.is_token, self.memory, self.order]
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What callers need to know of a program: arguments, results, donation and number of devices.
+    """What callers need to know about a program: arguments, results, donation and number of devices.
 
     Attributes:
-        name: the name of the module.
-        inputs, outputs: the arguments and the results.
-        donated: the numbers of the arguments whose buffers the program may reuse.
+        name: the name of the HLO module.
+        inputs, outputs: the arguments and the results, flattened: a tuple stands for its elements.
+        donated: the indices, in ``inputs``, of the arguments whose buffers the program may reuse.
         num_replicas, num_partitions: their product is the number of devices.
     """
 
@@ -125,7 +130,7 @@ class Interface:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the interface as JSON data."""
+        """Return the interface as a dictionary that can be encoded as JSON; `from_json` reads it."""
         return {
             "name": self.name,
             "inputs": [leaf.to_json() for leaf in self.inputs],
@@ -136,7 +141,7 @@ class Interface:
 
     @staticmethod
     def from_json(facts: object) -> Interface | None:
-        """Return the interface that `to_json` has converted to JSON data; None if the data are malformed."""
+        """Return the interface that `to_json` has converted to ``facts``; None if ``facts`` is malformed."""
         try:
             fields = cast("Any", facts)
             replicas, partitions = fields["devices"]
@@ -159,9 +164,9 @@ class HloProgram:
     Attributes:
         module: the module from JAX, before partitioning.
         num_replicas, num_partitions: their product is the number of devices.
-        executable: native code for one device, or an executable for several.
+        executable: native code, if there is one device; else an object that runs the program on all devices.
         placements: memory spaces and layouts of arguments and results.
-        partitioned: the partitioned module, if there are several devices.
+        partitioned: the partitioned module and its shardings, if there are several devices; else None.
     """
 
     module: HloModule
@@ -173,7 +178,7 @@ class HloProgram:
 
     @property
     def local(self) -> HloModule:
-        """The module that each device runs."""
+        """The HLO module that each device runs: the partitioned one, if there are several devices."""
         return self.module if self.partitioned is None else self.partitioned.module
 
     @property
@@ -192,9 +197,10 @@ class HloProgram:
         return (executable.inspection if isinstance(executable, NativeExecutable) else executable).cost
 
     def encoded(self) -> bytes:
-        """Return the optimized module as a serialized HloModuleProtoWithConfig.
+        """Return the optimized HLO module, for JAX, as a serialized HloModuleProtoWithConfig.
 
-        For several devices this is the partitioned module before optimization, with synchronous collectives.
+        If there are several devices, returns instead the partitioned module before optimization, in which
+        asynchronous operations (a start and a done instruction) are replaced by synchronous ones if possible.
         """
         from hloom.jax.programs.optimized import module_with_config
         from hloom.passes.expand.synchronous_operations import SynchronousOperations
@@ -211,7 +217,7 @@ class Compiled:
     """A compiled program with its interface, newly compiled or from the cache.
 
     Attributes:
-        key: the digest of the program, its devices, the compiler and the processor.
+        key: the cache key: a digest of the program, its devices, the compiler and the processor.
         artifact: JAX's program, a portable artifact of StableHLO.
         interface: arguments, results, donation and number of devices.
         native: the native code, if the program runs on one device and never calls Python; else None.
@@ -245,9 +251,10 @@ class Compiled:
 
     @staticmethod
     def of(key: str, artifact: bytes, program: HloProgram) -> Compiled:
-        """Return the result of a compilation.
+        """Return a `Compiled` for ``program``, which has just been compiled from ``artifact``.
 
-        It keeps the HLO modules only if the program needs Python to run.
+        It keeps the HLO modules in ``program`` only if the program runs on several devices, calls Python, or
+        has dynamic sizes; ``key`` is the cache key.
         """
         interface, alone = Interface.of(program), program.alone
         if alone is not None and alone.runs_alone:
@@ -272,9 +279,9 @@ class Compiled:
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
-        """The instructions that native code executes by a call of the host: callbacks, collectives.
+        """The instructions that native code leaves to the host, such as Python callbacks and collectives.
 
-        Empty if there are none, or if Python runs a program for one device because of dynamic sizes.
+        Empty if there are none, or if Python runs the program, for one device, because of dynamic sizes.
         """
         if self.native is not None or (self.program.alone is not None and self.calling is None):
             return ()
@@ -289,9 +296,10 @@ class Compiled:
         return self.calling_gang(None)
 
     def calling_gang(self, host: Host | None) -> Gang | None:
-        """Return a `Gang`, which runs the code of all devices in one thread; ``host`` runs its host calls.
+        """Return a `Gang`, which runs the code of all devices of a program in one thread.
 
-        Returns None for a program on one device, and for programs that no gang can run.
+        ``host`` runs the program's Python callbacks; None if it has none. Returns None for a program on one
+        device or in several processes, and if the program contains what a gang cannot run.
         """
         if self.native is not None:
             return None
@@ -313,13 +321,13 @@ class Compiled:
 
     @cached_property
     def code_size(self) -> int:
-        """The size of the machine code, in bytes; 0 for a program of several devices."""
+        """The size of the machine code in bytes, which JAX shows; 0 for a program on several devices."""
         if self.native is not None:
             return self.native.size
         return 0 if self.program.alone is None else self.program.alone.loaded.size
 
     def cost_properties(self) -> Mapping[str, float]:
-        """Return the costs of one execution by XLA's names: ``flops`` and ``bytes accessed``."""
+        """Return the costs of an execution on one device by XLA's names: ``flops`` and ``bytes accessed``."""
         if self.native is None:
             cost = self.program.cost
         else:
@@ -334,9 +342,10 @@ class Compiled:
 
     @property
     def optimized_program(self) -> bytes:
-        """The optimized module as a serialized HloModuleProtoWithConfig; see `HloProgram.encoded`.
+        """The optimized HLO module as a serialized HloModuleProtoWithConfig.
 
-        JAX prints it, and reads the shardings of arguments and results from it.
+        JAX prints it, and reads the shardings of arguments and results from it. If there are several devices,
+        it is the partitioned module before optimization.
         """
         if self._optimized is None:
             self._optimized = self.program.encoded()
@@ -356,7 +365,7 @@ class DistributedDevices:
     """The devices of a program that runs in several processes.
 
     Attributes:
-        processes: all processes, which open transports between each other.
+        processes: the processes of the platform, which open the transport between the program's processes.
         devices: the program's devices in all processes, replica-major.
     """
 
@@ -370,9 +379,9 @@ class DistributedDevices:
         return None if is_local else DistributedDevices(client.processes, devices)
 
     def transport(self, module: HloModule) -> Transport | None:
-        """Open the transport of a program's collectives between its processes.
+        """Open the transport by which the collectives of ``module`` exchange data between processes.
 
-        Returns None if this process owns none of the devices.
+        Returns None if this process owns none of the program's devices.
         """
         numbers, owners = [d.id for d in self.devices], [d.process for d in self.devices]
         if self.processes.rank not in owners:
@@ -392,12 +401,12 @@ def compile_artifact(
 
     Args:
         artifact: a portable artifact of StableHLO.
-        num_replicas: must be 1 on several devices.
-        num_partitions: the number of devices.
+        num_replicas: the number of replicas, which must be 1.
+        num_partitions: the number of partitions and devices.
         dump_flags: XLA's ``--xla_dump_*`` options, in the syntax of ``XLA_FLAGS``.
         open_parameters: for each parameter, whether the partitioner chooses its sharding if it has none;
-            empty to leave this to the artifact.
-        distributed: the devices, if some belong to other processes; else None.
+            empty to take this from the artifact.
+        distributed: the program's devices if some belong to other processes, else None.
 
     Raises PjrtError and HloError.
     """
@@ -431,11 +440,11 @@ def compile_artifact(
 
 
 def _code_level(module: HloModule) -> int:
-    """Return the level of code generation: `QUICK`, without optimization, or `OPTIMIZED`.
+    """Return whether LLVM is to optimize the code of a program: `OPTIMIZED`, or else `QUICK`.
 
-    `QUICK` is for loop-free programs on a few elements. Most programs of JAX are single operations on small
-    arrays outside of jit. They run for about a microsecond, less than their dispatch, so that optimization,
-    half of LLVM's time, does not pay.
+    `QUICK` is for programs without loops on at most some hundred elements. Most programs of JAX are single
+    operations on small arrays, not in ``jax.jit``. They take a microsecond, less than JAX takes to call them,
+    so optimization, which doubles the time in LLVM, is not worthwhile.
     """
     from hloom.analysis.cost import module_cost
     from hloom.operations.control_flow import While
@@ -450,11 +459,11 @@ def _code_level(module: HloModule) -> int:
 
 
 def _donated(config: ModuleConfig, inputs: Sequence[Leaf], outputs: Sequence[Leaf]) -> tuple[int, ...]:
-    """Return the numbers of the donated arguments: those aliased to a result, and some buffer donors.
+    """Return the indices of the donated arguments: those aliased to a result, and some buffer donors.
 
-    HLO's buffer donors are arguments donated without an alias; JAX states them where the partitioner chooses
-    the shardings of results. Each result without an alias takes one donor of its size in bytes; the other
-    donors are not donated, as in XLA.
+    HLO's buffer donors are arguments donated without an alias; JAX states them if the partitioner chooses the
+    shardings of results. Each result without an alias takes one donor of the same size in bytes, if there is
+    one; the donors that no result takes are not donated, as in XLA.
     """
     donated = {alias.parameter_number for alias in config.aliases.values()}
     aliased = {index[0] if index else 0 for index in config.aliases}
@@ -479,9 +488,9 @@ def _leaves(shape: Shape) -> list[Shape]:
 
 
 def _leaves_of(rows: Any) -> tuple[Leaf, ...]:
-    """Read leaves from a list of results of `Leaf.to_json`.
+    """Return the `Leaf` objects that `Leaf.to_json` has converted to the elements of the list ``rows``.
 
-    Raises KeyError, TypeError or ValueError if the list is malformed.
+    Raises KeyError, TypeError or ValueError if ``rows`` is malformed.
     """
     leaves = [
         Leaf(tuple(map(int, dimensions)), int(number), bool(is_token), int(memory), tuple(map(int, order)))

@@ -20,7 +20,8 @@ def lay_out(module: HloModule, placements: Placements) -> Placements:
     """Rewrite the entry computation so that its parameters and results are row-major arrays.
 
     A column-major argument ``f32[2,3]`` becomes a parameter ``f32[3,2]``, which the program transposes.
-    Returns ``placements``, in which each result with the layout ``auto`` has got an order that needs no copy.
+    Returns a copy of ``placements`` with a layout for each result whose layout the compiler is to choose
+    (``auto``): one in which the program can compute the result without a transposing copy.
     """
     if not any(p.order or p.is_auto for p in (*placements.arguments, *placements.results)):
         return placements
@@ -44,15 +45,19 @@ def lay_out(module: HloModule, placements: Placements) -> Placements:
 
 
 def _source(root: HloInstruction, number: int) -> HloInstruction:
-    """Return the instruction that computes result ``number``: an operand of the root tuple, or the root."""
+    """Return the instruction that computes the result with the index ``number`` of a computation.
+
+    It is an operand of the root, if the root is a tuple instruction; else the root.
+    """
     return root.operands[number] if isinstance(root.operation, Tuple) else root
 
 
 def _natural_order(i: HloInstruction) -> tuple[int, ...]:
-    """Return the minor-to-major order in which a value can be computed without a transposing copy.
+    """Return the minor-to-major order in which the value of ``i`` can be computed without a transposing copy.
 
-    It is the order of the nearest LayoutConstraint, found through elementwise operations and transposes;
-    without one it is row-major, which is returned as ``()``.
+    It follows operands from ``i`` through elementwise operations and transposes to a custom call
+    ``LayoutConstraint``, whose layout it takes, or else to an operation with a row-major result. The order is
+    that of the dimensions of ``i``; ``()`` stands for row-major.
     """
     permutation = range(i.shape.rank)  # dimensions of i, by those of the result
     while True:
@@ -76,7 +81,7 @@ def _renamed(order: Sequence[int], permutation: Sequence[int]) -> tuple[int, ...
 
 
 def _transpose_parameter(parameter: HloInstruction, order: Sequence[int]) -> None:
-    """Replace a parameter by a row-major parameter, and a transpose to its logical order of dimensions.
+    """Replace a parameter by a row-major one with permuted dimensions, and a transpose that restores them.
 
     ``order`` is the minor-to-major order of the dimensions in the caller's memory.
     """

@@ -36,17 +36,17 @@ class LoadedExecutable(Handle):
     """A program loaded on its devices: a PJRT_LoadedExecutable and PJRT_Executable in one.
 
     Attributes:
-        compiled: the program.
+        compiled: the program, which other executables may share.
         interface: arguments, results, donation and number of devices.
-        inputs, outputs: the arguments and results of the interface.
+        inputs, outputs: the arguments and results in ``interface``.
         assigned: its devices in all processes, in replica-major order.
         devices: its devices in this process.
         options: the serialized compile options.
         callbacks: the Python functions that it calls.
-        bound: the custom calls whose Python functions are recorded for hloom's evaluator; empty until Python
-            instead of native code executes the program.
-        gang: the `Gang`, which runs all devices in one thread; None on one device, or if Python runs the
-            program.
+        bound: the custom calls whose Python functions hloom's evaluator knows; empty until Python, instead of
+            native code, executes the program for the first time.
+        gang: the `Gang`, which runs all devices in one thread; None if there is one device, or if only Python
+            can run the program.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class LoadedExecutable(Handle):
 
     @cached_property
     def device_assignment(self) -> Text:
-        """The devices in all processes as a serialized DeviceAssignmentProto."""
+        """The ids of the program's devices in all processes as a serialized DeviceAssignmentProto."""
         interface = self.interface
         ids = [device.id for device in self.assigned]
         return Text(device_assignment(interface.num_replicas, interface.num_partitions, ids))
@@ -164,15 +164,15 @@ class LoadedExecutable(Handle):
         return Text(self.compiled.optimized_program), Text("hlo_with_config")
 
     def abandon(self, error: PjrtError) -> None:
-        """Make an execution that this process cannot start fail in the other processes too.
+        """Make an execution that this process cannot start fail with ``error`` in the other processes too.
 
-        Does nothing for a program that runs in this process alone.
+        Does nothing if the program runs in this process alone.
         """
         if len(self.assigned) > len(self.devices) > 0:
             cast("Executable", self.compiled.program.executable).abandon(error)
 
     def drop(self) -> None:
-        """Free the executable: at once or, if executions of it are queued, by a `sweep` after their end."""
+        """Free the executable: at once or, if executions of it are queued, in a `sweep` after the last."""
         unbind(self.bound)
         if self.record["queued"]:
             _dying[self.handle] = self
@@ -181,9 +181,9 @@ class LoadedExecutable(Handle):
 
 
 def _host_functions(compiled: Compiled, callbacks: Sequence[object]) -> HostFunctions | None:
-    """Return the object by which native code calls the Python functions ``callbacks``.
+    """Return the object by which the native code of a program calls the Python functions ``callbacks``.
 
-    Returns None if native code calls none.
+    Returns None if the native code calls no Python functions.
     """
     calls = compiled.host_calls if callbacks else ()
     return HostFunctions(calls, callbacks) if calls else None
@@ -194,20 +194,19 @@ def _address_of(table: Sequence[Record]) -> int:
 
 
 def _input(leaf: Leaf) -> dict[str, int]:
-    """Return, by field name, what native code checks an argument's buffer for: bytes, type and layout.
+    """Return the fields of the struct `INPUT`: what native code requires of the buffer of an argument.
 
-    These are the fields of the struct `INPUT`.
+    They are its size in bytes, its element type and its layout.
     """
     number = PRED if leaf.is_token else leaf.number
     return {"bytes": leaf.bytes, "type": number, "layout": handle_of(leaf.order)}
 
 
 def _output(leaf: Leaf, dimensions: CArray, donor: int) -> dict[str, int]:
-    """Return, by field name, what native code needs to allocate the buffer of a result.
+    """Return the fields of the struct `OUTPUT`: what native code needs to allocate the buffer of a result.
 
-    These are the fields of the struct `OUTPUT`: size, element type, dimensions, memory space, layout and
-    ``donor``, the number of the argument whose memory the result may reuse, or -1. ``dimensions`` is the C
-    array of the dimensions.
+    They are size, element type, dimensions (a C array), memory space, layout, and ``donor``, the index of the
+    argument whose memory the result may reuse, or -1.
     """
     return {
         "bytes": leaf.bytes,
@@ -226,7 +225,10 @@ keep_for_ever(_dying)
 
 
 def sweep() -> None:
-    """Free the destroyed executables that have no queued executions; threads may call this concurrently."""
+    """Free the executables that callers of PJRT have destroyed, except those with queued executions.
+
+    Several threads may call this at the same time.
+    """
     for handle, executable in list(_dying.items()):
         if not executable.record["queued"] and _dying.pop(handle, None) is not None:
             Handle.drop(executable)
@@ -238,9 +240,9 @@ def sweep() -> None:
 
 
 def _pending_sweep(_: int | None) -> int:
-    """Call `sweep`, as a pending call of CPython in the main thread; return 0 for success.
+    """Call `sweep`; return 0 for success. CPython runs this in the main thread, as a pending call.
 
-    The argument is null.
+    The argument, which is null, is ignored.
     """
     sweep()
     return 0
@@ -251,7 +253,10 @@ native().call("pjrt_set_sweeper", permanent_address(_SWEEPER))
 
 
 def executable_at(handle: int | None) -> LoadedExecutable:
-    """Return the executable with a handle. Raises PjrtError for invalid handles and deleted executables."""
+    """Return the executable with the given handle.
+
+    Raises PjrtError if the handle is invalid, or if the executable is marked as deleted.
+    """
     executable = object_at(handle, LoadedExecutable)
     if executable.record["is_deleted"]:
         raise PjrtError(INVALID_ARGUMENT, f"the executable {executable.interface.name} was deleted")
@@ -267,7 +272,10 @@ def _logical_ids(args: ctypes.Structure) -> None:
 
 @implements("LoadedExecutable_Delete")
 def _delete(args: ctypes.Structure) -> None:
-    """Mark the executable as deleted: later executions are refused, queued ones still run."""
+    """Mark an executable as deleted: ``PJRT_LoadedExecutable_Delete``.
+
+    Later executions return an error; queued ones still run.
+    """
     executable_at(args.executable).set(is_deleted=True, is_native=False)
 
 

@@ -33,7 +33,7 @@ _CALLBACK_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 def install() -> None:
-    """Pass native code the addresses of `execute` and of the functions that create errors of executions."""
+    """Pass native code the addresses of Python functions that execute programs and create their errors."""
     native().call(
         "pjrt_set_execute",
         callback(execute, "LoadedExecutable_Execute"),
@@ -47,8 +47,8 @@ def _run_error(handle: int, status: int) -> int:
 
     Args:
         handle: the handle of the executable.
-        status: `NO_ARENA` or `NO_RESULTS` if memory for temporaries or results was short; otherwise that of
-            a gang, which runs all devices in one thread.
+        status: `NO_ARENA` or `NO_RESULTS` if memory for temporaries or results was short; otherwise what a
+            gang returned, which runs the code of all devices in one thread.
     """
     executable = object_at(handle, LoadedExecutable)
     if status in (NO_ARENA, NO_RESULTS):
@@ -63,9 +63,10 @@ def _run_error(handle: int, status: int) -> int:
 
 
 def _callback_error(handle: int) -> int | None:
-    """Return the address of a new PJRT error for the user's callback that ended an execution in this thread.
+    """Return the address of a new PJRT error for the user's callback that failed in this thread.
 
-    Returns None if no callback failed. ``handle`` is the handle of the executable.
+    Returns None if no callback failed. Native code calls this after an execution that ended early; ``handle``
+    is the handle of the executable, whose gang (it runs all devices in one thread), if any, is reset.
     """
     gang = object_at(handle, LoadedExecutable).gang
     if gang is not None:
@@ -75,7 +76,10 @@ def _callback_error(handle: int) -> int | None:
 
 
 def execute(args: ctypes.Structure) -> None:
-    """Execute a program in Python: ``PJRT_LoadedExecutable_Execute``, whose argument struct is ``args``."""
+    """Execute a program that native code cannot execute alone: ``PJRT_LoadedExecutable_Execute``.
+
+    ``args`` is the argument struct of this PJRT function, in which the results are stored.
+    """
     executable = executable_at(args.executable)
     lists = read_array(args.argument_lists, args.num_devices, ctypes.c_void_p)
     rows = [read_array(row, args.num_args, ctypes.c_void_p) for row in lists]
@@ -111,9 +115,10 @@ def execute(args: ctypes.Structure) -> None:
 
 
 def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
-    """Check that one device's argument buffers match the parameters, and wait until they are ready.
+    """Check that one device's argument buffers match the program's parameters, and wait until they are ready.
 
-    Raises PjrtError for a mismatch, a deleted buffer, or a buffer whose computation failed.
+    ``row`` are the handles of the buffers. Raises PjrtError if their number is wrong, or if a buffer is
+    deleted, failed to be computed, or has not the type, size and layout of its parameter.
     """
     name = executable.interface.name
     if len(row) != len(executable.inputs):
@@ -139,9 +144,9 @@ def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
 def _run(
     executable: LoadedExecutable, rows: Sequence[Sequence[int]], devices: Sequence[ClientDevice]
 ) -> list[list[int]]:
-    """Run the program on each device; return the handles of the result buffers of each device.
+    """Run a program on each device; return for each device the handles of its result buffers.
 
-    ``rows`` are the handles of the argument buffers of each device.
+    ``rows`` are, for each device, the handles of its argument buffers.
     """
     from hloom.cpu.native import NativeExecutable
 
@@ -200,7 +205,7 @@ def _result(value: Array | None, leaf: Leaf, device: ClientDevice) -> int:
 
 
 def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:
-    """Return the numbers of the donated arguments, except those that the execution's options exclude.
+    """Return the indices of the donated arguments, except those that the execution's options exclude.
 
     ``options`` is the address of PJRT's ExecuteOptions, or null.
     """
@@ -217,8 +222,8 @@ def _check_donation(row: Sequence[int], donated: Sequence[int], partition: int) 
 
     Args:
         row: the handles of the argument buffers of one device.
-        donated: the numbers of the donated arguments.
-        partition: the number of the device, for the message.
+        donated: the indices of the donated arguments.
+        partition: the index of the device, for the message.
     """
     first: dict[int, int] = {}
     for number, handle in enumerate(row if donated else ()):

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 def module_with_config(
     module: HloModule, num_replicas: int, num_partitions: int, partitioned: Partitioned | None = None
 ) -> bytes:
-    """Serialize a module and its configuration as an HloModuleProtoWithConfig.
+    """Serialize a module and its configuration as an HloModuleProtoWithConfig, for JAX.
 
-    ``partitioned`` states the shardings of parameters and results to include; None for one device. Operations
-    that XLA lacks become custom calls.
+    The shardings of parameters and results that it includes are those in ``partitioned``; None to include
+    none, for a program on one device. Operations that XLA does not have, such as hloom's erfc, are written as
+    custom calls.
     """
     from hloom.passes.expand.composite_functions import FUNCTIONS
     from hloom.proto.writer import module_message

@@ -28,7 +28,7 @@ class Placement:
     Attributes:
         memory: the index of the memory space among those of the device.
         order: the minor-to-major order of the dimensions in memory; empty for row-major.
-        is_auto: whether the compiler chooses the order.
+        is_auto: whether the compiler is to choose ``order``, which is empty until then.
     """
 
     memory: int = 0
@@ -41,8 +41,8 @@ class Placements:
     """The memory spaces and layouts of a program's arguments and results.
 
     Attributes:
-        arguments, results: the placement of each argument and of each result; both are empty if the program
-            states none, so that all are row-major in the default memory.
+        arguments, results: the placement of each argument and of each result; empty if the program states
+            none: then all arguments, or results, are row-major and in the default memory space.
     """
 
     arguments: Sequence[Placement] = ()
@@ -52,7 +52,7 @@ class Placements:
 def placements_of(artifact: bytes) -> Placements:
     """Read the memory spaces and layouts of arguments and results from a portable artifact of StableHLO.
 
-    Raises PjrtError for unknown memory kinds and for layouts with tiles.
+    Raises PjrtError for unknown memory kinds, and for layouts that are more than an order of dimensions.
     """
     if _MEMORY_KIND.encode() not in artifact and _LAYOUT.encode() not in artifact:
         return Placements()

@@ -36,7 +36,7 @@ _FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class ProfilerTrace:
-    """The executions of all programs that one profiler session has recorded.
+    """One session of ``jax.profiler``: when the instructions of the programs executed in it began and ended.
 
     Attributes:
         recordings: the recordings of executions that have ended, in any thread.
@@ -47,7 +47,10 @@ class ProfilerTrace:
         self._epoch = 0
 
     def start(self) -> None:
-        """Start to record the executions of all programs, which Python executes from now on."""
+        """Start recording: until `stop`, Python executes all programs, which native code executes otherwise.
+
+        For each execution it records when the instructions begin and end.
+        """
         self._epoch = time.time_ns() - time.monotonic_ns()
         _running.append(self)
         native().call("pjrt_set_tracing", 1)
@@ -72,7 +75,7 @@ _numbers: Final = itertools.count(1)
 
 
 def current_trace() -> ProfilerTrace | None:
-    """Return the trace of the running profiler, the one started last; None if no profiler runs."""
+    """Return the running profiler session that was started last; None if none runs."""
     return _running[-1] if _running else None
 
 
@@ -103,9 +106,10 @@ def _stop(address: int) -> None:
 
 
 def _collect(address: int) -> None:
-    """Store the address and size of the serialized trace in PJRT's arguments at ``address``.
+    """Store the address and the size of a session's serialized recordings in the arguments at ``address``.
 
-    Older callers first ask for the size, then call again with a buffer, to which the trace is copied.
+    If these arguments of the PJRT function state a buffer, copies the recordings to it instead: older callers
+    first ask for the size, then call again with a buffer.
     """
     args = _session(address)
     profiler = args["profiler"]
@@ -119,9 +123,9 @@ def _collect(address: int) -> None:
 
 @cache
 def _api() -> Record:
-    """Return the struct with the addresses of the profiler's functions.
+    """Return the struct, part of PJRT's profiler extension, with the addresses of the profiler's functions.
 
-    The functions never fail, so those for errors do nothing.
+    They never return errors, so its functions that read or destroy an error do nothing.
     """
     functions = zip(_FUNCTIONS, (_create, _destroy, _start, _stop, _collect), strict=True)
     addresses = {name: permanent_address(_FUNCTION(function)) for name, function in functions}
@@ -141,6 +145,6 @@ def profiler_extension(next: int) -> int:
 
 
 def release() -> None:
-    """Replace the profiler's Python functions by native stubs that do nothing, as the interpreter ends."""
+    """Replace the profiler's Python functions by a native function that does nothing; called at exit."""
     nothing = native().symbols["pjrt_nothing"]
     _api().update(dict.fromkeys(_FUNCTIONS, nothing))

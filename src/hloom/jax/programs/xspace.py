@@ -22,7 +22,10 @@ _HLO_OP, _MODULE, _PROGRAM, _OP_NAME, _CATEGORY, _LOST = range(1, 7)
 
 
 def space(recordings: Sequence[Recording], epoch: int) -> bytes:
-    """Serialize recordings as an XSpace; ``epoch`` is wall-clock minus monotonic time, in nanoseconds."""
+    """Serialize recordings of executions as an XSpace, the message that XProf reads.
+
+    ``epoch`` is the wall-clock time minus the monotonic time, in nanoseconds.
+    """
     programs: dict[int, int] = {}
     for recording in recordings:
         programs.setdefault(id(recording.instructions), len(programs) + 1)
@@ -34,13 +37,14 @@ def space(recordings: Sequence[Recording], epoch: int) -> bytes:
 
 
 def _plane(recordings: Sequence[Recording], device: int, programs: Mapping[int, int], epoch: int) -> bytes:
-    """Serialize the recordings of a device as an XPlane.
+    """Serialize the recordings of executions on one device as an XPlane.
 
     Args:
         recordings: the recordings of this device.
-        device: the number of the device.
-        programs: the number of each program, by the ``id`` of its list of instructions.
-        epoch: wall-clock minus monotonic time, in nanoseconds.
+        device: the id of the device.
+        programs: the id that the XSpace gives each program; the key is the Python ``id`` of the program's
+            list of instructions.
+        epoch: the wall-clock time minus the monotonic time, in nanoseconds.
     """
     events: dict[tuple[int, int], int] = {}
     metadata: list[bytes] = []
@@ -70,10 +74,10 @@ def _event_metadata(number: int, i: HloInstruction | None, module: str, program:
     """Serialize an entry of an XPlane's map of XEventMetadata.
 
     Args:
-        number: the id of the entry.
-        i: the instruction that the entry describes; None for the whole program.
+        number: the key of the entry, which is the id of its XEventMetadata.
+        i: the instruction that the entry describes; None to describe the whole program.
         module: the name of the program's module.
-        program: the number of the program.
+        program: the id that the XSpace gives the program.
     """
     stats = [_stat(_MODULE, module), _stat(_PROGRAM, program)]
     name = module
@@ -92,14 +96,14 @@ def _event_metadata(number: int, i: HloInstruction | None, module: str, program:
 def _line(
     recordings: Sequence[Recording], thread: int, events: Mapping[tuple[int, int], int], epoch: int
 ) -> bytes:
-    """Serialize the recordings of a thread as an XLine; an enclosing event precedes the events in it.
+    """Serialize the recordings of one thread as an XLine, with events in the order in which they began.
 
     Args:
         recordings: the recordings of this thread.
-        thread: the system's number of the thread.
-        events: the ids of XEventMetadata, by program (the ``id`` of its list of instructions) and instruction
-            number; -1 is the whole program.
-        epoch: wall-clock minus monotonic time, in nanoseconds.
+        thread: the operating system's number of the thread.
+        events: the ids of XEventMetadata; the key is the Python ``id`` of a program's list of instructions,
+            and the index of an instruction in that list, or -1 for the whole program.
+        epoch: the wall-clock time minus the monotonic time, in nanoseconds.
     """
     first = min((int(r.records[:, 1].min()) for r in recordings if len(r.records)), default=0)
     rows: list[tuple[int, int, int, int]] = []
@@ -126,8 +130,8 @@ def _event(metadata: int, offset: int, duration: int, lost: int) -> bytes:
 
     Args:
         metadata: the id of its XEventMetadata.
-        offset, duration: the start relative to that of the line, and the duration, in nanoseconds.
-        lost: the number of events for which there was no room; 0 is not written.
+        offset, duration: the start of the event minus that of its XLine, and the duration, in nanoseconds.
+        lost: how many events of the execution were not recorded for lack of room; 0 is not written.
     """
     fields = integer_field(1, metadata) + integer_field(2, 1000 * offset) + integer_field(3, 1000 * duration)
     return fields + (bytes_field(4, _stat(_LOST, lost)) if lost else b"")  # stats
@@ -141,7 +145,7 @@ def _stat(metadata: int, value: int | str) -> bytes:
 
 
 def _entry(key: int, value: bytes) -> bytes:
-    """Serialize an entry, a key and a value, of a protobuf map."""
+    """Serialize an entry of a protobuf map: an integer key, and a value that is a serialized message."""
     return integer_field(1, key) + bytes_field(2, value)
 
 

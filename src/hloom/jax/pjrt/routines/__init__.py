@@ -7,9 +7,9 @@ from hloom.ir.registration import import_modules
 
 
 def called_routines() -> list[Routine]:
-    """Return the routines for events and executions, which run whenever a program is executed.
+    """Return the native functions for events and executions, which every execution of a program calls.
 
-    They are compiled with more optimization than the others.
+    They are compiled with more optimization than the other native functions.
     """
     from hloom.jax.pjrt.routines import events, execute
 
@@ -17,7 +17,7 @@ def called_routines() -> list[Routine]:
 
 
 def exported_routines() -> list[Routine]:
-    """Return all native functions of this package that PJRT's callers or Python code call."""
+    """Return the native functions of this package that are called by callers of PJRT or from Python."""
     from hloom.jax.pjrt.routines.getters import GETTERS
 
     routines = routines_of(*import_modules(__name__, __path__))

@@ -77,7 +77,7 @@ NEVER: Final = -(1 << 62)
 def forget_packed_form(f: Function, storage: Fields) -> None:
     """Emit a native function that frees an array's packed form, a copy in the order that kernels read.
 
-    Its callers know that nothing else uses the array, or that its data are about to change.
+    It must be called only while no execution reads that copy. ``storage`` is the memory of the array.
     """
     packed = storage["packed"]
     storage["uses"] = 0
@@ -90,10 +90,10 @@ def forget_packed_form(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def forbid_packed_form(f: Function, storage: Fields) -> None:
-    """Emit a native function that invalidates an array's packed form, and forbids to make another one.
+    """Emit a native function that invalidates an array's packed form, and prevents that it gets a new one.
 
-    A packed form is a copy in the order that kernels read. The caller of PJRT gets an address by which it may
-    change the data.
+    A packed form is a copy in the order that kernels read. The function is called when a caller of PJRT gets
+    the address of the array's data, because the caller may then change the data.
     """
     storage["uses"] = NEVER
     packed = storage["packed"]
@@ -119,9 +119,9 @@ def release_pooled(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_host(f: Function, storage: Fields) -> None:
-    """Emit a native function that frees a storage (memory of an array) that borrows the host's memory.
+    """Emit a native function that frees a storage (memory of an array) whose data are in the host's memory.
 
-    It completes the event by which the host learns that it may change its data.
+    It completes the event that tells the host that it may change or free that memory.
     """
     event = storage["argument"]
     free(f, storage)
@@ -131,9 +131,10 @@ def release_host(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_foreign(f: Function, storage: Fields) -> None:
-    """Emit a native function that frees a storage (memory of an array) whose data have another owner.
+    """Emit a native function that frees a storage (memory of an array) whose data belong to a caller of PJRT.
 
-    It calls the owner's deleter, if there is one, with the address of the data and the owner's argument.
+    It calls the deleter that the caller has passed, if any, with the address of the data and an argument that
+    the caller has passed too.
     """
     data, callee, argument = storage["data"], storage["argument"], storage["second_argument"]
     free(f, storage)
@@ -177,10 +178,10 @@ def pjrt_storage(f: Function, bytes: Value) -> Fields:
 
 @routine(PTR, data=PTR, release=PTR, argument=PTR, second_argument=PTR)
 def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
-    """Emit a native function that returns a new storage (memory of an array) for data of another owner.
+    """Emit a native function that returns a new storage for an array at the address ``data``, without a copy.
 
-    It has one reference. When the last reference is dropped, ``release`` is called with the storage, whose
-    fields hold the two arguments.
+    A storage is a reference-counted memory block; it has one reference. When the last one is dropped,
+    ``release`` is called with the storage, whose fields hold ``argument`` and ``second_argument``.
     """
     return allocate(
         f,
@@ -241,8 +242,9 @@ def pjrt_buffer(
 ) -> Fields:
     """Emit a native function that returns a new buffer with a row-major layout.
 
-    The buffer takes over one reference to ``storage`` and one to ``event``, which completes when the data are
-    written (null: they are). ``type`` is PJRT's number of the element type.
+    The buffer takes over one reference to ``storage``, its reference-counted memory, and one to ``event``,
+    which completes when the data are written; null if they are written already. ``type`` is PJRT's number of
+    the element type.
     """
     buffer = allocate(
         f,
@@ -269,7 +271,8 @@ def pjrt_buffer(
 def pjrt_delete(f: Function, buffer: Fields) -> None:
     """Emit a native function that marks a buffer as deleted, and drops its reference to its memory.
 
-    The data live on if there are other references to the memory. Nothing happens if the buffer is deleted.
+    The data live on while there are other references to the memory. If the buffer is marked already, the
+    function does nothing.
     """
     with f.when(buffer.atomic("deleted").exchange(1, "acq_rel").compare("eq", 0)):
         drop_storage(f, buffer["storage"])
@@ -283,14 +286,14 @@ def is_deleted(f: Function, buffer: Fields) -> Value:
 
 @routine(PTR)
 def refuse_deleted(f: Function) -> Value:
-    """Emit a native function that returns a new PJRT error for the use of a deleted buffer."""
+    """Emit a native function that returns a new PJRT error which reports the use of a deleted buffer."""
     return refusal(f, INVALID_ARGUMENT, "Buffer has been deleted or donated.")
 
 
 def living(f: Function, args: Fields, name: str = "buffer") -> Fields:
-    """Emit a load of the buffer in the field ``name`` of the arguments; return the buffer.
+    """Emit a load of the buffer in the field ``name`` of a PJRT function's arguments; return the buffer.
 
-    The emitted code returns an error from the function if the buffer is deleted.
+    If the buffer is deleted, the emitted code returns an error from the PJRT function.
     """
     buffer = Fields(BUFFER, args[name])
     with f.when(is_deleted(f, buffer)):
@@ -360,9 +363,9 @@ def drop_external(f: Function, args: Fields) -> None:
 
 @routine(PTR, buffer=BUFFER, device=DEVICE, memory=MEMORY)
 def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Fields:
-    """Emit a native function that returns a new buffer on ``device`` and ``memory``, without a copy.
+    """Emit a native function that returns a new buffer, on ``device`` and ``memory``, for an array on others.
 
-    It shares the storage, the event and the layout of ``buffer``, as buffers are immutable.
+    No data are copied: buffers are immutable, so the new one has the storage, event and layout of ``buffer``.
     """
     keep_storage(f, buffer["storage"])
     copy = Fields(

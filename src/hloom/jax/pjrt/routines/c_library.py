@@ -38,9 +38,9 @@ def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: Pass
 
 @contextmanager
 def locked(f: Function, mutex: Fields) -> Generator[None]:
-    """Emit a lock of ``mutex`` before the code that the ``with`` block emits, and an unlock after it.
+    """Emit a lock of ``mutex`` before the code that the ``with`` block emits, and an unlock after that code.
 
-    The code of the block must not return from the function.
+    The code that the block emits must not return from the native function.
     """
     pthread_mutex_lock(f, mutex)
     yield

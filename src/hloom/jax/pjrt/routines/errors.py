@@ -40,7 +40,7 @@ def pjrt_error(f: Function, code: Value, message: Value, size: Value) -> Fields:
 
 
 def refusal(f: Function, code: int, message: str) -> Value:
-    """Emit the creation of a PJRT error with a constant message; return the error's address."""
+    """Emit the creation of a PJRT error with a status code and a constant message; return its address."""
     name = f"message.{len(f.module.globals)}"
     return pjrt_error(f, code, text(f, name, message), len(message.encode()))
 
@@ -61,7 +61,7 @@ def destroy(f: Function, args: Fields) -> None:
 def pjrt_gone(f: Function, args: Value) -> Value:
     """Emit a native function that returns a new FAILED_PRECONDITION error.
 
-    It replaces the PJRT functions written in Python when the interpreter ends.
+    When the Python interpreter ends, it takes the place of the PJRT functions that are written in Python.
     """
     return refusal(f, FAILED_PRECONDITION, "the Python interpreter is ending")
 
@@ -86,12 +86,18 @@ def error_code(f: Function, error: Fields) -> Value:
 
 @routine(error=ERROR, visitor=PTR, argument=PTR)
 def error_payloads(f: Function, error: Fields, visitor: Value, argument: Value) -> None:
-    """Emit a native function that visits the payloads of an error: it does nothing, as errors have none."""
+    """Emit the native function of PJRT's error table that calls ``visitor`` for each payload of an error.
+
+    It does nothing, because hloom's errors have no payloads.
+    """
 
 
 @routine(exported=True)
 def pjrt_begin_errors(f: Function) -> None:
-    """Emit a native function that fills the static table of error functions; Python calls it once."""
+    """Emit a native function that fills the static table of functions by which callers of PJRT use errors.
+
+    Python calls it once, before there are errors.
+    """
     functions = _FUNCTIONS(f)
     functions["size"], functions["error_size"] = _FUNCTIONS_BYTES, _ERROR_BYTES
     functions["destroy"], functions["message"] = free.address(f), error_message.address(f)

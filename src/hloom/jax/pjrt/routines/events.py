@@ -69,7 +69,10 @@ def _is_pending(event: Fields) -> Value:
 
 @routine(I1, inline=True, event=EVENT)
 def is_unready(f: Function, event: Fields) -> Value:
-    """Emit a native function that returns whether an event is pending or failed; false for null."""
+    """Emit a native function that returns whether an event is pending or failed.
+
+    It returns false for null, which stands for an event that is ready.
+    """
     f.return_if(is_null(event.pointer), 0)
     return event.atomic("state").load("acquire").compare("ne", READY)
 
@@ -99,9 +102,9 @@ def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
 
 @routine(PTR, exported=True, event=EVENT)
 def pjrt_await(f: Function, event: Fields) -> Value:
-    """Emit a native function that waits until an event is complete, and returns its error or null.
+    """Emit a native function that waits until an event is complete; it returns the event's error or null.
 
-    The event keeps the ownership of the error.
+    The error still belongs to the event. An event whose address is null is complete.
     """
     f.return_if(~is_unready(f, event), 0)
     with locked(f, EVENTS(f).nested("lock")), repeat(f) as loop:
@@ -132,7 +135,10 @@ def await_event(f: Function, args: Fields) -> Value:
 
 @function("Event_OnReady")
 def on_ready(f: Function, args: Fields) -> None:
-    """Emit ``PJRT_Event_OnReady``: call a callback at once if the event is complete, else on completion."""
+    """Emit ``PJRT_Event_OnReady``, which calls a callback at once if an event is complete, else later.
+
+    In the latter case the thread that completes the event calls it.
+    """
     event, callee, argument = pointee(args, "event"), args["callback"], args["user_arg"]
     lock = EVENTS(f).nested("lock")
     with f.when(_is_pending(event)):

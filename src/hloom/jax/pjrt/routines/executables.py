@@ -30,9 +30,9 @@ PyThreadState_LeaveTracing: Final = External("PyThreadState_LeaveTracing", VOID,
 
 @routine(exported=True, callee=PTR)
 def pjrt_set_sweeper(f: Function, callee: Value) -> None:
-    """Emit a native function that sets the function that frees destroyed executables; null for none.
+    """Emit a native function that sets which function frees the executables that callers of PJRT destroyed.
 
-    ``callee`` is the address of a Python callback, which the main thread calls.
+    ``callee`` is the address of a Python callback, which the main thread calls; null to free none.
     """
     with locked(f, SWEEPER(f).nested("lock")):
         SWEEPER(f)["function"] = callee
@@ -49,9 +49,10 @@ def pjrt_take_destroyed(f: Function) -> Value:
 
 @routine(I32, callee=PTR)
 def sweep_untraced(f: Function, callee: Value) -> Value:
-    """Emit a native function that calls the Python callback ``callee`` with tracing off; return its status.
+    """Emit a native function that calls the Python callback ``callee``, and returns what that returns.
 
-    CPython runs it as a pending call in the main thread, which holds the GIL.
+    Debuggers and coverage do not trace the call. CPython runs the function as a pending call in the main
+    thread, which holds the GIL.
     """
     thread = PyThreadState_Get(f)
     PyThreadState_EnterTracing(f, thread)

@@ -46,9 +46,9 @@ _READY, _LATE, _MISMATCH = range(3)
 
 @routine(exported=True, sessions=I64)
 def pjrt_set_tracing(f: Function, sessions: Value) -> None:
-    """Emit a native function that sets the number of running profilers.
+    """Emit a native function that sets the number of running profilers to ``sessions``.
 
-    While it is not 0, Python executes all programs and records their instructions.
+    While it is not 0, Python executes all programs, and records when their instructions begin and end.
     """
     _TRACING(f).atomic("sessions").store(sessions, "monotonic")
 
@@ -57,9 +57,9 @@ def pjrt_set_tracing(f: Function, sessions: Value) -> None:
 def examine(f: Function, executable: Fields, arguments: Value) -> Value:
     """Emit a native function that compares one device's argument buffers with the program's parameters.
 
-    It returns the worst state of a buffer: 0 (ready), 1 (its event is pending or failed), or 2 (it is
-    deleted, or differs from the parameter in type, size or layout). ``arguments`` is the address of the table
-    of buffers.
+    It returns the greatest of these numbers: 0 for a ready buffer, 1 for one whose event is pending or has
+    failed, and 2 for one that is deleted or has not the type, size or layout of its parameter. ``arguments``
+    is the address of the table of buffers.
     """
     state = LocalVariable(f, I32, _READY)
     with f.loop(0, executable["num_inputs"]) as loop:
@@ -75,7 +75,11 @@ def examine(f: Function, executable: Fields, arguments: Value) -> Value:
 
 @function("LoadedExecutable_Execute")
 def execute(f: Function, args: Fields) -> Value:
-    """Emit ``PJRT_LoadedExecutable_Execute``: run a program here, queue it for a worker, or call Python."""
+    """Emit ``PJRT_LoadedExecutable_Execute``, which executes a program.
+
+    The caller's thread runs a short program whose arguments are ready; the worker thread of the first device
+    runs others. Python executes programs that native code alone cannot, and reports wrong arguments.
+    """
     executable = pointee(args, "executable")
     with section(f) as native:
         native.leave_if(_is_run_by_python(f, executable, args))
@@ -102,10 +106,10 @@ def execute(f: Function, args: Fields) -> Value:
 
 
 def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
-    """Emit the test whether an execution is left to Python.
+    """Emit a test; return whether Python executes the program.
 
-    It is if the program is not native, a profiler runs, ``execute_device`` is stated for a program of several
-    devices, or the number of arguments or devices is wrong, which Python reports.
+    It does if the program is not native, if a profiler runs, if ``execute_device`` is stated for a program of
+    several devices, or if the number of arguments or devices is wrong, which Python reports.
     """
     is_traced = ~is_zero(_TRACING(f).atomic("sessions").load("monotonic"))
     is_elsewhere = ~is_null(executable["gang"]) & ~is_null(args["execute_device"])
@@ -115,11 +119,11 @@ def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
 
 
 def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
-    """Emit the check of all devices' arguments; return whether the execution must be queued.
+    """Emit a check of all devices' arguments; return whether a worker thread must execute the program.
 
-    It must if the program is long or the event of an argument is pending or failed. The emitted code leaves
-    the section ``native``, after which Python runs the program, if an argument does not match its parameter
-    or a donated buffer is passed twice.
+    It must if the program is long, or if the event of an argument is pending or failed. If an argument does
+    not match its parameter or a donated buffer is passed twice, the emitted code leaves the section
+    ``native``; Python then reports the error.
     """
     is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:
@@ -133,7 +137,10 @@ def _examine_all(f: Function, executable: Fields, args: Fields, native: Section)
 
 
 def _give_events(f: Function, args: Fields, event: Value) -> None:
-    """Emit stores of a reference to ``event`` for each device, if the caller asks for completion events."""
+    """Emit code that gives the caller ``event`` as the completion event of each device, if it asks for them.
+
+    Each one is a new reference to ``event``.
+    """
     events = args["device_complete_events"]
     with f.when(~is_null(events)), f.loop(0, args["num_devices"]) as loop:
         store_element(events, loop.index, keep_event(f, event))
@@ -143,7 +150,7 @@ def _give_events(f: Function, args: Fields, event: Value) -> None:
 def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
     """Emit a native function that runs a program in the calling thread; it returns an error, null on success.
 
-    ``args`` are the arguments of ``PJRT_LoadedExecutable_Execute``.
+    ``args`` are the arguments of ``PJRT_LoadedExecutable_Execute``, in which the results are stored.
     """
     inputs = executable["num_inputs"]
     words = all_inputs(executable) + executable["num_packed"]
@@ -170,7 +177,8 @@ def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
 def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) -> Value:
     """Emit a native function that queues an execution for a worker thread; it returns an error or null.
 
-    The queued task takes over one of the references to ``event``, and completes it after the run.
+    The error is that memory for the results is short. The queued task takes over one reference to ``event``,
+    and completes the event after the run.
     """
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     words = (inputs + outputs) * 2 + inputs + executable["num_packed"]

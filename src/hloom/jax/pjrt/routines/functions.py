@@ -43,7 +43,7 @@ _POINTEES: Final[dict[str, Struct]] = {
 
 
 def function(name: str) -> Callable[[Callable[[Function, Fields], Operand | None]], Routine]:
-    """Return a decorator that makes an emitter of LLVM IR the body of a native function ``PJRT_NAME``.
+    """Return a decorator for an emitter of LLVM IR: it makes the native function ``PJRT_{name}`` from it.
 
     The emitter gets the LLVM function and the argument struct. It returns the PJRT error that the native
     function returns, or None for null, which means success.
@@ -66,5 +66,8 @@ def pointee(fields: Fields, name: str) -> Fields:
 
 @routine(PTR, exported=True, args=PTR)
 def pjrt_nothing(f: Function, args: Value) -> Value:
-    """Emit a native function that does nothing and returns null: a deleter for memory of the plug-in."""
+    """Emit a native function that does nothing and returns null.
+
+    Callers of PJRT get it as the deleter of memory that the plug-in owns.
+    """
     return null(f)

@@ -16,7 +16,7 @@ _LAYOUTS: Final = State("layouts", row_major=PTR)
 
 @routine(exported=True, row_major=PTR)
 def pjrt_set_layouts(f: Function, row_major: Value) -> None:
-    """Emit a native function that sets the table of handles of row-major layouts, indexed by rank."""
+    """Emit a native function that sets the address of a table of handles: of the row-major layout by rank."""
     _LAYOUTS(f)["row_major"] = row_major
 
 
@@ -25,9 +25,10 @@ def _row_major(f: Function, rank: Value) -> Value:
 
 
 def layout_of(f: Function, buffer: Fields) -> Value:
-    """Emit a load of a buffer's layout handle, in which null stands for row-major.
+    """Emit a load of the handle of a buffer's layout; return the handle.
 
-    Null is replaced by the handle of the row-major layout of the buffer's rank.
+    In the buffer null stands for row-major; the emitted code replaces it by the handle of the row-major
+    layout of the buffer's rank.
     """
     layout = buffer["layout"]
     return is_null(layout).select(_row_major(f, buffer["rank"]), layout)

@@ -43,9 +43,9 @@ def pjrt_packed_bytes(f: Function) -> Value:
 def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
     """Emit a native function that returns the word that tells a program about an argument's packed form.
 
-    The packed form is a copy in the order that kernels read. The word is 0 if there is no such copy that the
-    program can use, else the address of the copy; the lowest bit of the address is set if the memory is new,
-    so that the program has to fill it.
+    The packed form is a copy of the argument in the order that the program's kernels read. The word is 0 if
+    there is none, else the address of the copy. The lowest bit of that is 1 if the copy is only allocated, so
+    that the program has to write it.
     """
     head = PACKED_FORM.size
     kept = storage.atomic("packed").load("acquire")
@@ -73,8 +73,9 @@ def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
 def find_packed_forms(f: Function, executable: Fields, sources: Value, storages: Value) -> None:
     """Emit a native function that looks up the packed forms of the arguments of one device.
 
-    Packed forms are copies of arrays in the order that kernels read. For each, the function stores a word (0,
-    or its address, as `packed_word` returns it) in the table ``sources``, behind the addresses of the inputs.
+    Packed forms are copies of arrays in the order that kernels read. For each argument that may have one, the
+    function stores what `packed_word` returns (0 or an address) in the table ``sources``, after the addresses
+    of the inputs.
     """
     words = f.offset(sources, executable["num_inputs"], PTR)
     with f.loop(0, executable["num_packed"]) as loop:
@@ -87,10 +88,11 @@ def find_packed_forms(f: Function, executable: Fields, sources: Value, storages:
 def keep_packed_forms(
     f: Function, executable: Fields, sources: Value, storages: Value, status: Value
 ) -> None:
-    """Emit a native function that attaches the packed forms that an execution has filled to their arrays.
+    """Emit a native function that stores the packed forms written by an execution, for later executions.
 
-    Packed forms are copies in the order that kernels read. If ``status`` is not 0, the execution ended early,
-    and the function frees the packed forms that it should have filled.
+    Packed forms are copies of argument arrays in the order that kernels read; the function stores their
+    addresses in the arrays' storages. If ``status`` is not 0, the execution ended early, and the function
+    frees the copies that the execution should have written.
     """
     words = f.offset(sources, executable["num_inputs"], PTR)
     with f.loop(0, executable["num_packed"]) as loop:

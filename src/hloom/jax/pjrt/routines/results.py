@@ -30,15 +30,18 @@ _DONATIONS: Final = State("donations", calls=I64)
 
 
 def arguments_of(f: Function, args: Fields, device: Value) -> Value:
-    """Emit a load of the address of the table of a device's argument buffers; ``device`` is its index."""
+    """Emit a load of the address of the table of one device's argument buffers; return the address.
+
+    ``device`` is the index of the device.
+    """
     return load_element(PTR, args["argument_lists"], device)
 
 
 @routine(PTR, args=ARGS, device=I64)
 def results_of(f: Function, args: Fields, device: Value) -> Value:
-    """Emit a native function that returns the address of the table for a device's result buffers.
+    """Emit a native function that returns the address of the table for one device's result buffers.
 
-    It returns null if the caller passes no tables.
+    It returns null if the caller of the execution passes no tables. ``device`` is the index of the device.
     """
     lists = args["output_lists"]
     f.return_if(is_null(lists), 0)
@@ -52,7 +55,8 @@ def results_of(f: Function, args: Fields, device: Value) -> Value:
 def is_excepted(f: Function, args: Fields, index: Value) -> Value:
     """Emit a native function that returns whether the caller of an execution forbids to donate an argument.
 
-    It looks for ``index`` in ``non_donatable_input_indices`` of PJRT's ExecuteOptions, which may be null.
+    It looks for the argument's ``index`` in ``non_donatable_input_indices`` of PJRT's ExecuteOptions; it
+    returns false if the address of these options is null.
     """
     f.return_if(is_null(args["options"]), 0)
     options = pointee(args, "options")
@@ -64,10 +68,10 @@ def is_excepted(f: Function, args: Fields, index: Value) -> Value:
 
 @routine(I1, executable=EXECUTABLE, args=ARGS, arguments=PTR)
 def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: Value) -> Value:
-    """Emit a native function that returns whether a donated buffer is passed for another argument too.
+    """Emit a native function that returns whether a donated buffer is also passed for a second argument.
 
-    It marks the donated buffers by the number of this execution. There is a duplicate if a buffer is marked
-    already, or if more arguments are marked than were donated.
+    It stores a number that is unique to this execution in each donated buffer. A buffer is passed twice if it
+    has the number already, or if the buffers of more arguments have the number than were donated.
     """
     call = _DONATIONS(f).atomic("calls").add(1, "monotonic") + 1
     donated, bearers = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
@@ -106,10 +110,11 @@ def donate_all(f: Function, executable: Fields, args: Fields) -> None:
 
 @routine(PTR, args=ARGS, arguments=PTR, index=I64)
 def donated_storage(f: Function, args: Fields, arguments: Value, index: Value) -> Value:
-    """Emit a native function that returns a new reference to a donated argument's storage (memory block).
+    """Emit a native function that returns the storage (memory block) of a donated argument, for a result.
 
-    A result reuses it. The function returns null if ``index`` is -1, if the options exclude the argument from
-    donation, or if the storage has other references or another owner.
+    It adds a reference to the storage. It returns null if ``index``, the argument's index, is -1, if the
+    execution's options exclude the argument from donation, or if the storage has further references or was
+    not allocated by the plug-in.
     """
     f.return_if(index.compare("slt", 0), 0)
     f.return_if(is_excepted(f, args, index), 0)
@@ -137,11 +142,11 @@ def make_results(
     device: Fields,
     event: Fields,
 ) -> Value:
-    """Emit a native function that allocates the result buffers of a device, reusing donated arguments.
+    """Emit a native function that creates the result buffers of a device, in the memory of donated arguments.
 
-    It stores the buffers in the table ``results`` and the addresses of their data in ``targets``; each buffer
-    gets a reference to ``event``, which completes when the data are written. It returns whether memory
-    sufficed.
+    Other results get new memory. It stores the buffers in the table ``results``, and the addresses of their
+    data in the table ``targets``; each buffer gets a reference to ``event``, which completes when the data
+    are written. It returns false if there is not enough memory.
     """
     with f.loop(0, executable["num_outputs"]) as loop:
         output = Fields(OUTPUT, executable["outputs"]).at(loop.index)
@@ -190,9 +195,10 @@ def destroy_all_results(f: Function, executable: Fields, args: Fields, devices: 
 
 
 def device_of(f: Function, executable: Fields, args: Fields, number: Value | int) -> Value:
-    """Emit a load of the device to run on, ``execute_device`` or else the program's device ``number``.
+    """Emit a load of the address of the device to run a program on; return the address.
 
-    ``args`` are the arguments of ``PJRT_LoadedExecutable_Execute``, whose ``execute_device`` may be null.
+    It is ``execute_device`` of ``args``, the arguments of ``PJRT_LoadedExecutable_Execute``, or if that is
+    null, the one of the program's devices with the index ``number``.
     """
     device = args["execute_device"]
     return is_null(device).select(load_element(PTR, executable["devices"], number), device)
@@ -200,10 +206,10 @@ def device_of(f: Function, executable: Fields, args: Fields, number: Value | int
 
 @routine(I1, executable=EXECUTABLE, args=ARGS, targets=PTR, event=EVENT)
 def make_all_results(f: Function, executable: Fields, args: Fields, targets: Value, event: Fields) -> Value:
-    """Emit a native function that allocates the result buffers of all devices.
+    """Emit a native function that creates the result buffers of all devices.
 
-    It stores the addresses of their data in ``targets``, device after device, and returns whether memory
-    sufficed. ``event`` completes when the data are written.
+    It stores the addresses of their data in the table ``targets``, device after device, and returns false if
+    there is not enough memory. ``event``, to which each buffer refers, completes when the data are written.
     """
     arguments = LocalVariable(f, PTR, 0)
     with f.loop(0, executable["num_devices"]) as loop:

@@ -29,9 +29,9 @@ PyErr_SetInterrupt: Final = External("PyErr_SetInterrupt", VOID)
 def pjrt_set_execute(f: Function, execute: Value, run_error: Value, callback_error: Value) -> None:
     """Emit a native function that sets the addresses of three Python callbacks.
 
-    ``execute`` implements ``PJRT_LoadedExecutable_Execute`` where native code does not. ``run_error`` returns
-    the PJRT error for an executable and a nonzero status. ``callback_error`` returns the PJRT error of the
-    user's callback that failed in this thread, or null.
+    ``execute`` implements ``PJRT_LoadedExecutable_Execute`` for programs that native code cannot execute.
+    ``run_error`` returns the PJRT error for an executable and the nonzero status of its run.
+    ``callback_error`` returns the PJRT error of the user's callback that failed in this thread, or null.
     """
     python = PYTHON(f)
     python["execute"], python["run_error"], python["callback_error"] = execute, run_error, callback_error
@@ -41,8 +41,8 @@ def pjrt_set_execute(f: Function, execute: Value, run_error: Value, callback_err
 def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
     """Emit a native function that returns the PJRT error for the nonzero status of an execution.
 
-    The status is `NO_ARENA` or `NO_RESULTS` if memory for temporaries or results was short; otherwise that of
-    a gang, which runs all devices in one thread.
+    The status is `NO_ARENA` or `NO_RESULTS` if memory for temporaries or results was short; otherwise it is
+    what a gang returned, which runs the code of all devices in one thread.
     """
     return f.call_pointer(PTR, PYTHON(f)["run_error"], executable.pointer, status)
 
@@ -51,9 +51,9 @@ def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
 def error_of_interruption(f: Function, executable: Fields) -> Value:
     """Emit a native function that returns the PJRT error of a program that ended early.
 
-    There are three reasons: a callback raised an exception, which Python has recorded; a signal handler
-    raised an exception in this thread, which has no Python frame, so that the interrupt is set again for the
-    next Python code; or the process is ending, and has stopped the program.
+    There are three reasons: a user's callback raised an exception; a signal handler raised an exception in
+    this thread, which the function replaces by an interrupt of the Python code that runs next; or the process
+    is ending, and has stopped the program. The error is that of the callback, else CANCELLED.
     """
     gil = PyGILState_Ensure(f)
     with f.when(~is_null(PyErr_Occurred(f))):
@@ -95,9 +95,10 @@ def _run_together(f: Function, executable: Fields, sources: Value, targets: Valu
 
 
 def _run_alone(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
-    """Emit a run of a program on one device, with memory for its temporaries; return its status (0: success).
+    """Emit a call of the code of a program for one device; return its status, 0 on success.
 
-    The emitted code returns an error from the function if there is not enough memory.
+    The emitted code also allocates and frees memory for the program's temporaries. If there is not enough, it
+    returns an error from the native function.
     """
     bytes, arena = executable["arena_bytes"], LocalVariable(f, PTR, 0)
     with f.when(~is_zero(bytes)):

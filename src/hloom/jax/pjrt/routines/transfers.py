@@ -50,9 +50,10 @@ _IMMUTABLE_UNTIL_TRANSFER: Final = 2
 
 @routine(exported=True, from_host=PTR, to_host=PTR)
 def pjrt_set_transfers(f: Function, from_host: Value, to_host: Value) -> None:
-    """Emit a native function that sets the Python callbacks for transfers that native code does not do.
+    """Emit a native function that sets the Python callbacks for transfers that native code cannot do.
 
-    They implement ``PJRT_Client_BufferFromHostBuffer`` and ``PJRT_Buffer_ToHostBuffer``.
+    They implement ``PJRT_Client_BufferFromHostBuffer`` and ``PJRT_Buffer_ToHostBuffer``, for example for
+    arrays that are not row-major.
     """
     _PYTHON(f)["from_host"], _PYTHON(f)["to_host"] = from_host, to_host
 
@@ -61,7 +62,8 @@ def pjrt_set_transfers(f: Function, from_host: Value, to_host: Value) -> None:
 def to_host(f: Function, args: Fields) -> Value:
     """Emit ``PJRT_Buffer_ToHostBuffer``: wait until a buffer is ready, and copy its data to the host.
 
-    Without a destination, the function stores the size only. With a stated host layout, it calls Python.
+    If the destination is null, the function only stores the size in bytes in ``args``. If the caller states a
+    host layout, the function calls Python, which copies the data.
     """
     with f.when(~is_null(args["host_layout"])):
         f.return_value(f.call_pointer(PTR, _PYTHON(f)["to_host"], args.pointer))
@@ -79,7 +81,11 @@ def to_host(f: Function, args: Fields) -> Value:
 
 @function("Buffer_CopyRawToHost")
 def raw_to_host(f: Function, args: Fields) -> Value:
-    """Emit ``PJRT_Buffer_CopyRawToHost``: wait until a buffer is ready, and copy a range of its bytes."""
+    """Emit ``PJRT_Buffer_CopyRawToHost``: wait until a buffer is ready, and copy some bytes of it.
+
+    They go to the host address that the caller passes. The function returns an error if the buffer has fewer
+    than ``transfer_size`` bytes from ``offset`` on.
+    """
     buffer, offset, size = living(f, args), args["offset"], args["transfer_size"]
     total = buffer["bytes"]
     with f.when(offset.compare("ugt", total) | size.compare("ugt", total - offset)):
@@ -90,9 +96,9 @@ def raw_to_host(f: Function, args: Fields) -> Value:
 
 
 def _read(f: Function, buffer: Fields, target: Value, offset: Value, size: Value) -> None:
-    """Emit a wait for a buffer, and a copy of ``size`` of its bytes from ``offset`` on to ``target``.
+    """Emit a wait for a buffer, and a copy of ``size`` bytes from its byte ``offset`` to address ``target``.
 
-    The emitted code returns an error from the function if the computation of the buffer failed.
+    If the computation of the buffer failed, the emitted code returns its error from the native function.
     """
     storage = pointee(buffer, "storage")
     keep_storage(f, storage)
@@ -106,10 +112,10 @@ def _read(f: Function, buffer: Fields, target: Value, offset: Value, size: Value
 
 @function("Client_BufferFromHostBuffer")
 def from_host(f: Function, args: Fields) -> Value:
-    """Emit ``PJRT_Client_BufferFromHostBuffer``: create a buffer from row-major host data.
+    """Emit ``PJRT_Client_BufferFromHostBuffer``, which creates a buffer from the data of a host array.
 
-    The function calls Python for other strides and layouts, for elements narrower than a byte, and if memory
-    is short.
+    The function calls Python if the host array is not row-major, if the caller states a layout on the device,
+    if elements are narrower than a byte, and if memory is short.
     """
     with section(f) as native:
         width = _width_of(f, args["type"])
@@ -129,9 +135,9 @@ def from_host(f: Function, args: Fields) -> Value:
 
 
 def _width_of(f: Function, type: Value) -> Value:
-    """Emit the lookup of an element type's size in bytes; 0 for unknown types and types narrower than a byte.
+    """Emit the lookup of an element type's size in bytes in a table; return the size.
 
-    ``type`` is PJRT's number of the element type.
+    It is 0 for unknown types and types narrower than a byte. ``type`` is PJRT's number of the type.
     """
     widths = [TYPES[n].bits // 8 if n in TYPES else 0 for n in range(max(TYPES) + 1)]
     f.module.constant_bytes("widths", bytes(widths), align=I8.size)
@@ -142,8 +148,8 @@ def _width_of(f: Function, type: Value) -> Value:
 def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
     """Emit the computation of the size of a host array in bytes, and a check that it is row-major.
 
-    ``width`` is the size of an element. The emitted code leaves the section ``native``, after which Python
-    transfers the array, if the array has elements and its byte strides are not row-major.
+    Returns the size; ``width`` is that of an element. If the byte strides of a nonempty array are not
+    row-major, the emitted code leaves the section ``native``; Python then transfers the array.
     """
     dimension, size = LocalVariable(f, I64, args["num_dims"]), LocalVariable(f, I64, width)
     differs = LocalVariable(f, I1, f.constant(I1, 0))
@@ -164,9 +170,9 @@ def _row_major_size(f: Function, args: Fields, width: Value, native: Section) ->
 def _host_storage(f: Function, args: Fields, size: Value, native: Section) -> tuple[Value, Value]:
     """Emit code that makes a storage (memory block) of the host's data; return the storage and an event.
 
-    The event completes when the host may overwrite its data. The storage borrows the host's memory if that is
-    large, aligned, and immutable until the event completes; otherwise it has a copy. The emitted code leaves
-    the section ``native``, after which Python transfers the array, if memory is short.
+    The event completes when the host may overwrite its data. The storage refers to the host's memory if that
+    is large, aligned, and immutable until the event completes; otherwise it has a copy of the data. If memory
+    is short, the emitted code leaves the section ``native``; Python then transfers the array.
     """
     data, storage, event = args["data"], LocalVariable(f, PTR), LocalVariable(f, PTR, ready_event(f))
     is_lasting = args["host_buffer_semantics"].compare("uge", _IMMUTABLE_UNTIL_TRANSFER)
@@ -206,10 +212,10 @@ def pjrt_view(
     callee: Value,
     argument: Value,
 ) -> Value:
-    """Emit a native function that returns a buffer whose data are the memory of another owner.
+    """Emit a native function that returns a buffer for the caller's memory at ``data``, without a copy.
 
-    ``callee`` and ``argument`` are the owner's deleter and its argument, null for none; ``type`` is PJRT's
-    number of the element type.
+    When the memory is no longer used, the caller's function ``callee`` is called with ``data`` and
+    ``argument``, unless ``callee`` is null. ``type`` is PJRT's number of the element type.
     """
     storage = Fields(STORAGE, foreign(f, data, release_foreign.address(f), callee, argument))
     storage["uses"] = NEVER

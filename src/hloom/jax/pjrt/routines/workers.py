@@ -31,25 +31,25 @@ _MOST_UNFINISHED: Final = 32
 
 
 def all_inputs(executable: Fields) -> Value:
-    """Emit the number of inputs of all devices: inputs per device times devices."""
+    """Emit the computation of the number of inputs of all devices together; return it."""
     return executable["num_inputs"] * executable["num_devices"]
 
 
 def all_outputs(executable: Fields) -> Value:
-    """Emit the number of outputs of all devices: outputs per device times devices."""
+    """Emit the computation of the number of outputs of all devices together; return it."""
     return executable["num_outputs"] * executable["num_devices"]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAddresses:
-    """The addresses of the four tables in a task, a queued execution; tables list device after device.
+    """The addresses of the four tables in a task, a queued execution; each lists one device after the other.
 
     Attributes:
         sources: addresses of the inputs' data, then a word for each argument that may have a packed copy
             (`packed_word`).
         targets: addresses of the outputs' data.
-        storages: the reference-counted memory blocks (`STORAGE`) of the inputs, then of the outputs.
-        events: the events of the inputs, which complete when their data are written.
+        storages: addresses of the reference-counted memory blocks (`STORAGE`) of inputs, then of outputs.
+        events: addresses of the events of the inputs, which complete when the inputs' data are written.
     """
 
     sources: Value
@@ -59,7 +59,7 @@ class TaskAddresses:
 
     @staticmethod
     def of(f: Function, task: Fields, executable: Fields) -> TaskAddresses:
-        """Emit the computation of the addresses of a task's tables, one behind the other in memory."""
+        """Emit the computation of the addresses of a task's tables, which follow each other in the task."""
         inputs, outputs = all_inputs(executable), all_outputs(executable)
         sources = task.address("addresses")
         targets = f.offset(sources, inputs + executable["num_packed"], PTR)
@@ -112,7 +112,7 @@ def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> V
 
 @routine(PTR, worker=WORKER)
 def work(f: Function, worker: Fields) -> None:
-    """Emit the main function of a worker thread: an endless loop that executes the tasks of its queue."""
+    """Emit the main function of a worker thread: an endless loop that executes the tasks in its queue."""
     lock, changed, task = worker.nested("lock"), worker.nested("changed"), LocalVariable(f, PTR)
     with repeat(f):
         with locked(f, lock):
