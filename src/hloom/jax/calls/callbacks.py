@@ -36,7 +36,7 @@ _bound: Final[dict[HloInstruction, Any]] = {}
 
 
 def bind(calls: Sequence[HloInstruction], functions: Sequence[object]) -> list[HloInstruction]:
-    """Record for hloom's evaluator which Python function each callback calls; return the callbacks.
+    """Record for hloom's evaluator the Python function of each callback; return the callbacks' custom calls.
 
     Args:
         calls: instructions of a program; those that are not custom calls of Python callbacks are ignored.

@@ -28,7 +28,7 @@ _BITS: Final = {"int32": 32, "int64": 64}
 
 @dataclass(frozen=True, slots=True)
 class PjrtCompileOptions:
-    """Those compile options of a JAX program which hloom uses.
+    """The compile options of a JAX program, as far as hloom uses them.
 
     Attributes:
         num_replicas, num_partitions: their product is the number of devices.

@@ -38,8 +38,9 @@ _describing: Final = threading.local()
 def take_callbacks(artifact: bytes) -> Sequence[Any]:
     """Return the Python callbacks of a StableHLO module, and remove them from this file's table of callbacks.
 
-    The wrapper of JAX's compiler, which cannot pass Python functions through PJRT's C API, puts them into the
-    table, and their number in it into an attribute of the module. Without the attribute the result is empty.
+    The wrapper of JAX's compiler cannot pass Python functions through PJRT's C API: it puts them into the
+    table under a number, and adds an attribute with the number to the module. Without such an attribute the
+    result is empty.
     """
     match = _CALLBACKS_MARK.search(artifact)
     return _waiting.pop(int(match[1]), ()) if match is not None else ()
@@ -162,7 +163,7 @@ class _Loader:
     def deserialize_executable(self, data: bytes, devices: Any, options: Any) -> Any:
         """Load a serialized executable, whose Python callbacks the plug-in takes from this file's table.
 
-        Puts the callbacks into the table, and appends a text with their number in it to ``data``.
+        Puts the callbacks into the table under a new number, and appends a text with the number to ``data``.
         """
         marked = data + _enqueued(self._functions).encode()
         return self._client.deserialize_executable(marked, devices, options)
@@ -199,7 +200,7 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
 
 
 def _enqueued(callbacks: Sequence[object]) -> str:
-    """Put the Python callbacks of a module into this file's table; return a text with their number in it.
+    """Put the Python callbacks of a module into this file's table; return a text with their number.
 
     The plug-in gets the text as an attribute of the module or at the end of a serialized executable, and then
     takes the callbacks with this number out of the table.
@@ -224,7 +225,7 @@ def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
 
 
 def _identity(operation: Any) -> str:
-    """Return a digest, in hexadecimal, of the module that the MLIR operation ``operation`` is.
+    """Return a digest, in hexadecimal, of the MLIR module ``operation``.
 
     Modules have the same digest if they differ only in the files and lines of their locations. JAX's names of
     the operations, such as ``jit(f)/dot_general``, are digested.

@@ -150,7 +150,10 @@ keep_for_ever(STOP)
 
 
 def stop() -> None:
-    """Stop all programs, as the interpreter ends: running and queued ones fail soon; wait until all have."""
+    """Make running and queued programs fail soon, and wait until none is left.
+
+    Called at exit, before the interpreter ends.
+    """
     STOP.value = 1
     for client in clients:
         client.drain()

@@ -76,7 +76,7 @@ def array_of(handle: int) -> Array:
 
 
 def logical(elements: Array, order: Sequence[int]) -> Array:
-    """Transpose an array whose dimensions are in major-to-minor order of a layout to their logical order.
+    """Transpose an array from the major-to-minor order that a layout gives its dimensions to logical order.
 
     ``order`` is the minor-to-major order of the layout; empty for row-major.
     """

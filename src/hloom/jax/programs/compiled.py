@@ -442,7 +442,7 @@ def compile_artifact(
 def _code_level(module: HloModule) -> int:
     """Return whether LLVM is to optimize the code of a program: `OPTIMIZED`, or else `QUICK`.
 
-    `QUICK` is for programs without loops on at most some hundred elements. Most programs of JAX are single
+    `QUICK` is for programs without loops on at most a few hundred elements. Most programs of JAX are single
     operations on small arrays, not in ``jax.jit``. They take a microsecond, less than JAX takes to call them,
     so optimization, which doubles the time in LLVM, is not worthwhile.
     """

@@ -39,10 +39,10 @@ class LoadedExecutable(Handle):
         compiled: the program, which other executables may share.
         interface: arguments, results, donation and number of devices.
         inputs, outputs: the arguments and results in ``interface``.
-        assigned: its devices in all processes, in replica-major order.
-        devices: its devices in this process.
+        assigned: the program's devices in all processes, in replica-major order.
+        devices: the program's devices in this process.
         options: the serialized compile options.
-        callbacks: the Python functions that it calls.
+        callbacks: the Python functions that the program calls.
         bound: the custom calls whose Python functions hloom's evaluator knows; empty until Python, instead of
             native code, executes the program for the first time.
         gang: the `Gang`, which runs all devices in one thread; None if there is one device, or if only Python

@@ -90,7 +90,7 @@ def forget_packed_form(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def forbid_packed_form(f: Function, storage: Fields) -> None:
-    """Emit a native function that invalidates an array's packed form, and prevents that it gets a new one.
+    """Emit a native function that invalidates an array's packed form, and keeps it from getting a new one.
 
     A packed form is a copy in the order that kernels read. The function is called when a caller of PJRT gets
     the address of the array's data, because the caller may then change the data.
@@ -269,7 +269,7 @@ def pjrt_buffer(
 
 @routine(exported=True, buffer=BUFFER)
 def pjrt_delete(f: Function, buffer: Fields) -> None:
-    """Emit a native function that marks a buffer as deleted, and drops its reference to its memory.
+    """Emit a native function that marks a buffer as deleted, and drops the buffer's reference to its memory.
 
     The data live on while there are other references to the memory. If the buffer is marked already, the
     function does nothing.
@@ -363,9 +363,9 @@ def drop_external(f: Function, args: Fields) -> None:
 
 @routine(PTR, buffer=BUFFER, device=DEVICE, memory=MEMORY)
 def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Fields:
-    """Emit a native function that returns a new buffer, on ``device`` and ``memory``, for an array on others.
+    """Emit a native function that returns a new buffer on ``device`` and ``memory``, equal to ``buffer``.
 
-    No data are copied: buffers are immutable, so the new one has the storage, event and layout of ``buffer``.
+    No data are copied: buffers are immutable, so both have the same storage, event and layout.
     """
     keep_storage(f, buffer["storage"])
     copy = Fields(

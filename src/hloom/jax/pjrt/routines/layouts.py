@@ -16,7 +16,7 @@ _LAYOUTS: Final = State("layouts", row_major=PTR)
 
 @routine(exported=True, row_major=PTR)
 def pjrt_set_layouts(f: Function, row_major: Value) -> None:
-    """Emit a native function that sets the address of a table of handles: of the row-major layout by rank."""
+    """Emit a native function that sets the address of a table with the row-major layout's handle by rank."""
     _LAYOUTS(f)["row_major"] = row_major
 
 

@@ -44,8 +44,8 @@ def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
     """Emit a native function that returns the word that tells a program about an argument's packed form.
 
     The packed form is a copy of the argument in the order that the program's kernels read. The word is 0 if
-    there is none, else the address of the copy. The lowest bit of that is 1 if the copy is only allocated, so
-    that the program has to write it.
+    there is no copy in this order, else the address of the copy. The lowest bit of the address is 1 if the
+    copy is only allocated, so that the program has to write it.
     """
     head = PACKED_FORM.size
     kept = storage.atomic("packed").load("acquire")

@@ -142,11 +142,12 @@ def make_results(
     device: Fields,
     event: Fields,
 ) -> Value:
-    """Emit a native function that creates the result buffers of a device, in the memory of donated arguments.
+    """Emit a native function that creates the result buffers of a device.
 
-    Other results get new memory. It stores the buffers in the table ``results``, and the addresses of their
-    data in the table ``targets``; each buffer gets a reference to ``event``, which completes when the data
-    are written. It returns false if there is not enough memory.
+    A result takes the memory of a donated argument if it can, else new memory. The function stores the
+    buffers in the table ``results``, and the addresses of their data in the table ``targets``; each buffer
+    gets a reference to ``event``, which completes when the data are written. It returns false if there is not
+    enough memory.
     """
     with f.loop(0, executable["num_outputs"]) as loop:
         output = Fields(OUTPUT, executable["outputs"]).at(loop.index)

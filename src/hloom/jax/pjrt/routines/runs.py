@@ -72,9 +72,9 @@ def run(f: Function, executable: Fields, sources: Value, targets: Value, storage
     """Emit a native function that runs a program on its devices; it returns an error, null on success.
 
     ``sources`` and ``targets`` are tables of the addresses of inputs and outputs, device after device. On one
-    device, ``storages`` is the table of the inputs' storages (memory blocks), and ``sources`` has room behind
-    the inputs for the words of packed arguments (`packed_word`). The calling thread has locked the program's
-    gang, if one thread runs all devices.
+    device, ``storages`` is the table of the inputs' storages (memory blocks), and ``sources`` has room after
+    the inputs for a word (`packed_word`) for each argument that may have a packed copy. If the program has a
+    gang (one thread runs all devices), the calling thread must have locked it.
     """
     with f.when(~is_null(executable["gang"])):
         status = _run_together(f, executable, sources, targets)

@@ -138,7 +138,7 @@ def pjrt_drain(f: Function, device: Fields) -> None:
 
 @routine(worker=WORKER, task=TASK)
 def enqueue(f: Function, worker: Fields, task: Fields) -> None:
-    """Emit a native function that appends a task to a worker's queue, and starts its thread at first use.
+    """Emit a native function that appends a task to a worker's queue, and starts the worker's thread if none.
 
     The function waits while the worker has `_MOST_UNFINISHED` unfinished tasks.
     """
