@@ -18,18 +18,20 @@ from hloom.shape.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The outcome of comparing an array with the wanted one, element by element.
+    """The outcome of comparing an array with a reference array, element by element.
 
     Attributes:
         name: the path of the array in the result: ``result``, ``result.1.0``, ``device 1 result``.
         shape: the shape, as text.
         elements: the number of elements.
         unequal: the number of elements with different bits; any NaN equals any other.
-        wrong: the number of elements that differ by more than their bound.
+        wrong: the number of elements that differ from the reference by more than their bound.
         unjudged: the number of unequal elements whose bound is infinite, that is, not known.
-        ulps, difference: the largest distance of finite elements, in units in the last place and absolute.
-        index: the element furthest beyond its bound; if none is, the one with the largest distance.
-        got, expected, bound: the two values and the bound at this index; None, None and 0 in an empty array.
+        ulps, difference: the largest finite difference, in units in the last place and as an absolute number.
+        index: the index of the element furthest beyond its bound; if no element is beyond its bound, that of
+            the largest difference, among the unjudged elements if there are any.
+        got, expected, bound: the element, its reference and its bound at this index; None, None and 0 if the
+            array is empty.
     """
 
     name: str
@@ -47,19 +49,21 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """True if all elements of the compared array are within their bounds, finite ones if unequal."""
+        """True if no element is beyond its bound, and every unequal element has a finite bound."""
         return self.wrong == 0 and self.unjudged == 0
 
 
 def compare(got: Value, wanted: Value, bounds: Bounds, name: str = "result") -> list[Comparison]:
-    """Compare two values, arrays or nested tuples; return a comparison for each array, in order.
+    """Compare two values, each an array or a nested tuple; return a comparison for each array, in order.
 
     Args:
-        got, wanted: the values.
-        bounds: the allowed distance of each element, in the structure of the values; a number applies to all.
-        name: the name of the values in the comparisons.
+        got: the computed value.
+        wanted: the reference.
+        bounds: the allowed difference of each element, nested like the values; a number applies to all
+            elements.
+        name: the name of the value in the comparisons; those of tuple elements append their indices.
 
-    Raises EvaluationError by the rule ``check.form`` if structures, shapes or element types differ.
+    Raises EvaluationError (rule ``check.form``) if structures, shapes or element types differ.
     """
     return [_compared(location, g, w, b) for location, g, w, b in _leaves(got, wanted, bounds, name)]
 
@@ -117,9 +121,10 @@ def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison
 
 
 def _measure(array: Array) -> Any:
-    """Return the float type in whose ulps the distances between elements of ``array`` are measured.
+    """Return the float type whose units in the last place measure the differences of an array's elements.
 
-    It is the array's own type, that of the parts of complex numbers, or f64 for integers and predicates.
+    It is the array's own type; for a complex array, the type of the real part; for integers and predicates,
+    f64.
     """
     kind = component(array.dtype)
     return kind.numpy_dtype if kind.is_floating else np.float64
@@ -131,7 +136,7 @@ def _measure(array: Array) -> Any:
 def within(got: Array, wanted: Array, bound: Bounds) -> Array:
     """Return a boolean mask of the elements of ``got`` that differ from ``wanted`` by at most ``bound``.
 
-    If all bounds are 0, the bits must be equal, but any NaN equals any other.
+    If all bounds are 0, the bits must be equal, except that any NaN equals any other.
     """
     with np.errstate(all="ignore"):
         allowed = np.broadcast_to(np.asarray(bound, np.float64), got.shape)
@@ -141,10 +146,10 @@ def within(got: Array, wanted: Array, bound: Bounds) -> Array:
 
 
 def agrees(got: Array, wanted: Array, bound: Bounds) -> Array:
-    """Return a boolean mask of the elements of ``got`` and ``wanted`` whose values agree within ``bound``.
+    """Return a boolean mask of the elements whose values in ``got`` and ``wanted`` agree within ``bound``.
 
-    NaN agrees with NaN, 0 with -0, any numbers if their bound is infinite, and an infinity with a finite
-    number whose bound reaches the overflow threshold.
+    NaN agrees with NaN, and 0 with -0. With an infinite bound, any two values agree. An infinity agrees with
+    a finite number if the bound is so large that the number could have overflowed.
     """
     with np.errstate(all="ignore"):
         return _agrees(got, wanted, bound)

@@ -39,11 +39,11 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Value]]
     Args:
         backend: the name of the backend.
         module: the program.
-        arguments: for each device, its list of arguments; ``xla`` runs one device.
+        arguments: for each device, its list of arguments; ``xla`` runs programs of one device only.
 
-    Raises HloError by the rule ``check.backend`` for an unknown backend, ``check.one-device`` for a program
-    of several devices on a backend that runs one, ``check.jaxlib`` if the backend is ``xla`` and jaxlib is
-    not installed, and ``check.xla`` for a program that XLA:CPU does not compile or run.
+    Raises HloError (rule ``check.backend``) for an unknown backend, (rule ``check.one-device``) for a program
+    of several devices on ``xla``, (rule ``check.jaxlib``) if the backend is ``xla`` and jaxlib is not
+    installed, and (rule ``check.xla``) for a program that XLA:CPU does not compile or run.
     """
     if backend not in names():
         raise HloError(
@@ -65,12 +65,15 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Value]]
 
 
 def run_one(backend: str, module: HloModule, arguments: Sequence[Value]) -> Any:
-    """Run a program of one device on a backend; return its result. Raises the errors of `run_on`."""
+    """Run a program of one device on the backend named ``backend``; return the program's result.
+
+    Raises the errors of `run_on`.
+    """
     return run_on(backend, module, [arguments])[0]
 
 
 def _optimized(module: HloModule) -> HloModule:
-    """Return a copy of a program, rewritten by the passes of the cpu backend."""
+    """Return a copy of a program after all compiler passes of the cpu backend."""
     from hloom.cpu.pipeline import CPU_PIPELINE
 
     copy = module.clone()

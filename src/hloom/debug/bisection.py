@@ -30,18 +30,20 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Bisection:
-    """The step of a compilation that makes a program's result wrong.
+    """The step of a compilation that makes a program's result wrong: a pass, a rewrite in it, or native code.
 
     Attributes:
         pass_name: the pass; empty if all passes are correct and the native code is wrong.
-        rewrite: the name of the rewrite rule, or of the rewritten instruction; empty if the pass does not
-            count its rewrites.
-        number, total: the number of the rewrite, from 1, and the number of rewrites that the pass makes; the
-            number is 0 if no single rewrite was found.
-        before, after: the program before and after the smallest step that changes the result.
-        comparisons: the comparisons of the differing arrays of the result after the step.
-        culprit: if the native code is wrong, the first instruction that differs; else None.
-        skipped: the dumps that could not be run, with the errors.
+        rewrite: the name of the wrong rewrite's rule, or of the instruction that it rewrote; empty if no
+            single rewrite was found.
+        number, total: the ordinal of the wrong rewrite among the pass's rewrites, from 1, and their number;
+            the ordinal is 0 if no single rewrite was found, the number is 0 if the pass does not count
+            rewrites.
+        before, after: the program before and after the wrong step.
+        comparisons: the comparisons of the arrays that are wrong in the result of ``after``.
+        culprit: if the native code is wrong, the first instruction whose value it computes wrongly; else
+            None.
+        skipped: for each of XLA's dumps that could not be run, a text with the file and the error.
     """
 
     pass_name: str
@@ -67,7 +69,8 @@ class _Judge:
     def compare(self, got: Value) -> list[Comparison]:
         """Compare a result, array by array, with that of the original program; return the comparisons.
 
-        Raises HloError by the rule ``check.no-bound`` if elements differ and none of them has a bound.
+        Raises HloError (rule ``check.no-bound``) if elements differ, none is beyond its bound, and the bounds
+        of some are not known.
         """
         comparisons, undecided = compared(
             self.module, [self.arguments], [got], [self.expected], self.tolerance
@@ -77,7 +80,11 @@ class _Judge:
         return comparisons
 
     def wrong(self, module: HloModule) -> bool:
-        """Return whether the evaluator refuses a program or computes a wrong result."""
+        """Return whether the evaluator refuses a rewritten program, or its result is not the original's.
+
+        Differences within the tolerance do not count. Raises HloError (rule ``check.no-bound``) if elements
+        differ whose bounds are not known.
+        """
         try:
             got = run_one("evaluator", module, self.arguments)
         except HloError:
@@ -87,7 +94,8 @@ class _Judge:
     def comparisons(self, module: HloModule) -> list[Comparison]:
         """Evaluate a rewritten program; compare the arrays of its result with the original program's.
 
-        Returns the comparisons of those that differ; an empty list for a program that cannot be run.
+        Returns the comparisons of the arrays that do not agree; an empty list for a program that cannot be
+        run.
         """
         try:
             comparison = self.compare(run_one("evaluator", module, self.arguments))
@@ -104,9 +112,12 @@ def bisect(
     tolerance: Tolerance | None = None,
     progress: Progress | None = None,
 ) -> Bisection | None:
-    """Return the smallest step of a backend's compilation that makes the result wrong.
+    """Return the smallest step of a backend's compilation that makes a program's result wrong.
 
-    Returns None if the result is right.
+    The result of the evaluator on the given program is the reference. The evaluator runs the program after
+    each compiler pass that a binary search selects, then after single rewrites of the first wrong pass; if
+    all passes are correct, the backend's native code is tested. Returns None if the backend's result is
+    right.
 
     Args:
         module: a program of one device.
@@ -115,7 +126,7 @@ def bisect(
         tolerance: the allowed differences; None to allow the program's rounding errors.
         progress: called with a description of each step of the search.
 
-    Raises HloError for an invalid program or arguments that do not fit.
+    Raises HloError for an invalid program or arguments that do not fit its parameters.
     """
     expect(module, HloModule, "an HloModule")
     module.verify()
@@ -138,13 +149,13 @@ def bisect(
 
 
 def _silent(text: str) -> None:
-    """Ignore a progress message."""
+    """Do nothing: the default for a callback that receives messages."""
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int:
-    """Return the first number below ``count`` for which ``holds`` returns true, by binary search.
+    """Return the smallest ``n`` in ``range(count)`` for which ``holds(n)`` is true, by binary search.
 
-    ``holds`` must be monotone, and true for ``count - 1``.
+    ``holds`` must be true for ``count - 1``, and for every number above one for which it is true.
     """
     low, high = 0, count - 1
     while low < high:
@@ -154,13 +165,13 @@ def _first(count: int, holds: Callable[[int], bool]) -> int:
 
 
 def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tell: Progress) -> Bisection:
-    """Search a pass that makes the result wrong for the first rewrite after which it is wrong.
+    """Return the bisection of a pass that makes the result wrong: its first rewrite that does so, if found.
 
-    Returns a bisection that names no rewrite if the pass does not count its rewrites, or if the result is
-    right after running only this pass on the program ``before``.
+    The pass runs again on copies of ``before``, stopped after more or fewer rewrites. The bisection names no
+    rewrite if the pass does not count its rewrites, or if its run on ``before`` gives a right result.
 
     Args:
-        judge: compares results.
+        judge: compares the results of rewritten programs with the reference.
         item: the pass.
         before, after: the program before and after the pass.
         tell: called with a description of each step.
@@ -180,9 +191,9 @@ def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tel
 
 
 def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fuel]:
-    """Run a pass on a copy of a program, stopping it after ``limit`` rewrites.
+    """Run a pass on a copy of a program, stopping the pass after ``limit`` rewrites.
 
-    Returns the copy, and the `Fuel`, which has counted the rewrites.
+    Returns the copy and the `Fuel`, which holds the number of rewrites and the name of the last one.
     """
     copy = module.clone()
     with limited(limit) as fuel:
@@ -191,10 +202,11 @@ def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fu
 
 
 def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | None:
-    """Compile and run the original program on a backend, and compare the result with the evaluator's.
+    """Compile and run the original program on a backend, and compare its result with the evaluator's.
 
-    Returns None if they agree, else a bisection that names no pass, but the first instruction whose value
-    differs. ``optimized`` is the program after all passes, which becomes the bisection's ``after``.
+    Returns None if no element is wrong, else a bisection without a pass, whose culprit is the first
+    instruction that the native code computes wrongly. ``optimized`` is the program after all passes, its
+    ``after``.
     """
     comparison = judge.compare(run_one(backend, judge.module, judge.arguments))
     wrong = [c for c in comparison if c.wrong]
@@ -212,7 +224,8 @@ def pass_dumps(folder: str | Path, matching: str = "") -> list[DumpedProgram]:
 
     ``matching`` is a regular expression that the programs' names must match; "" for all programs.
 
-    Raises HloError by the rule ``bisect.dumps`` if there are none, and the errors of `dumped_programs`.
+    Raises HloError (rule ``bisect.dumps``) if the folder has no such program, and the errors of
+    `dumped_programs`.
     """
     programs = [program for program in dumped_programs(folder, matching) if program.passes]
     if not programs:
@@ -232,19 +245,21 @@ def bisect_dumps(
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Bisection | None:
-    """Return the first of XLA's passes after which a dumped program has another result.
+    """Return the first of XLA's passes that changes the result of a dumped program; None if no pass does.
 
-    Returns None if no pass changes the result.
+    The evaluator runs every dump, in the order of the passes. The result of the first one that can be read is
+    the reference for all others.
 
     Args:
         program: a program with dumps of its passes; see `pass_dumps`.
-        arguments: returns arguments for a program; called with the first dump that can be read.
+        arguments: a function that returns arguments for a program; called with the first dump that can be
+            read.
         tolerance: the allowed differences; None to allow the program's rounding errors.
         progress: called with a description of each step.
-        note: if the result is None, called for each dump that could not be read or run.
+        note: if no pass changes the result, called with the error of each dump that could not be read or run.
 
-    Raises HloError if the first dump that can be read cannot be run, by the rule ``bisect.unreadable`` if no
-    dump can be read, and by the rule ``check.no-bound`` if elements differ and none of them has a bound.
+    Raises HloError (rule ``bisect.unreadable``) if no dump can be read, (rule ``check.no-bound``) if elements
+    differ whose bounds are not known, and the error of the first readable dump if that cannot be run.
     """
     skipped: list[str] = []
     passes = list(program.passes)
@@ -273,10 +288,10 @@ def bisect_dumps(
 
 
 def _first_readable(program: DumpedProgram, passes: list[DumpedStage], skipped: list[str]) -> HloModule:
-    """Load the first dump in ``passes`` that can be read; return its program.
+    """Load and return the first program in ``passes``, dumps of XLA, that can be read.
 
     Removes this dump and those before it from ``passes``, and appends the errors of the unreadable ones to
-    ``skipped``. Raises HloError by the rule ``bisect.unreadable`` if none can be read.
+    ``skipped``. Raises HloError (rule ``bisect.unreadable``) if none can be read.
     """
     while passes:
         path = passes.pop(0).path

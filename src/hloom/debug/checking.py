@@ -33,10 +33,11 @@ class Culprit:
         instruction: the text of the instruction.
         opcode: its opcode.
         origin: the framework's name of the operation and the source line, if recorded; else "".
-        loop: the enclosing loops, with the iteration, and branches, outermost first; "" in the entry.
-        operands: (name and shape, summary of the value) for each operand.
-        comparisons: the comparisons of the arrays that differ, among values still needed after the
-            instruction.
+        loop: the enclosing loops and branches, outermost first, as text: ``%while.3 iteration 2``; "" if the
+            instruction is in the entry.
+        operands: for each operand, the pair (name and shape, summary of the value).
+        comparisons: the comparisons of the arrays that differ, among the values computed up to this
+            instruction that later instructions or the result use.
     """
 
     instruction: str
@@ -52,11 +53,12 @@ class Check:
     """The outcome of running a program on two backends and comparing the results.
 
     Attributes:
-        backend, against: the names of the backends; ``stored`` stands for the result stored in a snapshot.
+        backend: the name of the backend under test.
+        against: the name of the reference backend; ``stored`` stands for the result stored in a snapshot.
         inputs: the origin of the arguments: ``random 3``, ``edge values 4``, ``snapshot``, ``given``.
         comparisons: one for each array of the result.
-        undecided: the reason why unequal elements have no bound; empty if all have one.
-        culprit: the first instruction that differs; None if it was not searched or not found.
+        undecided: the reason why some unequal elements have no bound; empty if all have one.
+        culprit: the first instruction whose values differ; None if it was not searched or not found.
     """
 
     backend: str
@@ -68,12 +70,12 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """True if every array of the result agrees within its bounds, and every unequal element has one."""
+        """True if no element of the result is beyond its bound, and no unequal one has an infinite bound."""
         return all(c.agrees for c in self.comparisons)
 
     @property
     def is_wrong(self) -> bool:
-        """True if any element differs by more than its bound."""
+        """True if any element of the result differs from the reference by more than its bound."""
         return any(c.wrong for c in self.comparisons)
 
 
@@ -91,9 +93,10 @@ def check(
     Args:
         module: the program.
         arguments: one for each parameter; for a program of several devices, such a list for each device.
-        backend, against: the names of the backends.
+        backend, against: the names of the backend under test and of the reference.
         tolerance: the allowed differences; None to allow the program's rounding errors.
-        locate: search for the first instruction that differs, if the results do, in a program of one device.
+        locate: search for the first instruction whose values differ if the results of a one-device program
+            do.
 
     Raises HloError for a program or arguments that a backend refuses.
     """
@@ -110,10 +113,10 @@ def check(
 
 
 def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
-    """Return a list that holds, for each device of a program, the list of its arguments.
+    """Return the arguments of a program as a list that holds, for each device, the list of its arguments.
 
-    If replicas times partitions is 1, ``arguments`` are those of the only device; else they have a sequence
-    for each device.
+    If the program runs on one device (replicas times partitions is 1), ``arguments`` are that device's; else
+    ``arguments`` has a sequence for each device.
     """
     devices = module.config.replica_count * module.config.num_partitions
     return [list(arguments)] if devices == 1 else [list(values) for values in arguments]
@@ -122,10 +125,10 @@ def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
 def compared(
     module: HloModule, arguments: Sequence[Values], got: Values, expected: Values, tolerance: Tolerance
 ) -> tuple[list[Comparison], str]:
-    """Compare the results ``got`` and ``expected``, each a sequence with the result of each device.
+    """Compare ``got`` with the reference ``expected``, each a sequence with the result of each device.
 
-    Returns the comparisons of all arrays in the order of the devices, and the reason why unequal elements
-    have no bound ("" if all have one). ``arguments`` has a sequence for each device.
+    Returns the comparisons of all arrays in the order of the devices, and the reason why some unequal
+    elements have no bound ("" if all have one). ``arguments`` has a sequence for each device.
     """
     results = ["result"] if len(got) == 1 else [f"device {n} result" for n in range(len(got))]
     comparisons = [compare(g, e, 0.0, name) for g, e, name in zip(got, expected, results, strict=True)]
@@ -143,7 +146,7 @@ def differs(
 ) -> bool:
     """Return whether two backends' results of a program differ by more than the tolerance.
 
-    Elements for which no bound is known do not count.
+    Elements whose tolerance is not known do not count. ``arguments`` are as for `check`.
     """
     report = check(module, arguments, backend=backend, against=against, tolerance=tolerance, locate=False)
     return report.is_wrong
@@ -157,25 +160,30 @@ def first_difference(
 ) -> Culprit | None:
     """Return the first instruction of a one-device program whose value differs between two backends.
 
-    Returns None if the difference disappears once values inside the program become results. ``backend`` and
-    ``against`` are the names of the backends.
+    The backends run prefixes of the program, whose values become results. Returns None if these agree even
+    for the longest prefix. ``backend`` and ``against`` are the names of the backends.
     """
     return _Search(backend, against, tolerance).first(inlined(module), list(arguments), "")
 
 
 @dataclass(frozen=True)
 class _Search:
-    """A binary search for the shortest prefix of a program whose values differ between two backends."""
+    """A binary search for the first instruction of a program whose value differs between two backends.
+
+    Both run prefixes of the program. The backends' names are ``backend`` and ``against``; differences within
+    ``tolerance`` do not count.
+    """
 
     backend: str
     against: str
     tolerance: Tolerance
 
     def first(self, module: HloModule, arguments: list[Any], loop: str) -> Culprit | None:
-        """Return the first instruction of a program's entry whose value differs; None if none does.
+        """Return the first instruction of a program's entry whose value differs between the backends.
 
-        If that instruction is a loop or conditional, the first one that differs inside it is returned
-        instead, if one is found. ``loop`` is a text that describes the loops and branches around the entry.
+        Returns None if there is none. For a loop or conditional, the first instruction that differs inside it
+        is returned instead, if found. ``loop`` is the text of the enclosing loops and branches, "" at first,
+        for the `Culprit`.
         """
         order = [i for i in module.entry.post_order() if not isinstance(i.operation, Parameter)]
         low, high = 0, len(order) - 1
@@ -198,10 +206,10 @@ class _Search:
     def inside(
         self, module: HloModule, instruction: HloInstruction, arguments: list[Any], loop: str
     ) -> Culprit | None:
-        """Return the first instruction that differs inside a while loop or a conditional.
+        """Return the first instruction in a while loop or conditional whose value differs between backends.
 
         It is searched in the first loop iteration whose result differs, or in the branch that is taken.
-        Returns None for other instructions, and if nothing inside differs.
+        Returns None for other instructions, and if no value inside differs.
         """
         if not isinstance(instruction.operation, While | Conditional):
             return None
@@ -222,10 +230,16 @@ class _Search:
     def culprit(
         self, module: HloModule, order: list[HloInstruction], number: int, arguments: list[Any], loop: str
     ) -> Culprit:
-        """Describe the instruction at position ``number`` of ``order``, as the first one that differs.
+        """Describe ``order[number]`` as the first instruction whose value differs between the backends.
 
-        ``arguments`` are those of ``module``, whose entry has the instructions ``order``. The comparisons
-        in the result are those of the values that are live after the instruction.
+        Runs the program up to this instruction to find the values of its operands and the arrays that differ.
+
+        Args:
+            module: the program.
+            order: the instructions of its entry, except parameters, in the order of execution.
+            number: the position of the instruction in ``order``.
+            arguments: the arguments of the program.
+            loop: the text of the loops and branches of the original program in which ``module`` runs.
         """
         instruction, alive = order[number], frontier(order, number)
         backends = {"backend": self.backend, "against": self.against}
@@ -246,7 +260,7 @@ class _Search:
 
 
 def frontier(order: Sequence[HloInstruction], last: int) -> list[HloInstruction]:
-    """Return the instructions of ``order`` up to position ``last`` whose values are needed after it.
+    """Return the instructions up to position ``last`` of ``order`` whose values are needed after it.
 
     These have users at later positions, or no users, or are the root. Tokens are left out.
     """
@@ -259,9 +273,10 @@ def frontier(order: Sequence[HloInstruction], last: int) -> list[HloInstruction]
 
 
 def _branch(instruction: HloInstruction, index: Any) -> int:
-    """Return the number of the branch that the conditional ``instruction`` takes.
+    """Return the index of the branch that the conditional ``instruction`` takes.
 
-    ``index`` is the value of its first operand, a predicate or an integer.
+    ``index`` is the value of its first operand: a predicate, whose first branch is that for true, or an
+    integer, for which the last branch is taken if there is no branch of that index.
     """
     branches = len(instruction.called_computations)
     if instruction.operands[0].shape.element_type.is_predicate:

@@ -29,8 +29,8 @@ def two_backends_differ(
 ) -> Condition:
     """Return the condition that the results of two backends differ by more than a tolerance.
 
-    A condition is a function (module, arguments) that returns a bool. A tolerance of None allows the
-    program's rounding errors.
+    A condition is a function (module, arguments) that returns a bool; `reduce` keeps it true. A tolerance of
+    None allows the program's rounding errors.
     """
     return lambda module, arguments: differs(module, arguments, backend, against, tolerance or Tolerance())
 
@@ -38,8 +38,9 @@ def two_backends_differ(
 def fails(rule: str, backend: str = "cpu") -> Condition:
     """Return the condition that verification, compilation or a run of a program raises a certain HloError.
 
-    The condition is a function (module, arguments) that returns true if the error's ``rule``, the identifier
-    of the violated rule, is the given one. ``backend`` compiles and runs the program.
+    The condition is a function (module, arguments) that returns true if the attribute ``rule`` of the error
+    equals ``rule``, the identifier of the violated rule. ``backend`` names the backend that compiles and runs
+    the program.
     """
 
     def condition(module: HloModule, arguments: list[Value]) -> bool:

@@ -18,9 +18,9 @@ N = TypeVar("N", HloInstruction, HloComputation)
 
 
 def named(items: Iterable[N], name: str) -> N:
-    """Return the instruction or computation among ``items`` that has a name.
+    """Return the instruction or computation among ``items`` whose name is ``name``.
 
-    Raises HloError by the rule ``reduce.name`` if there is none, for example because an earlier step of a
+    Raises HloError (rule ``reduce.name``) if there is none, for example because an earlier step of a
     reduction has removed it.
     """
     for item in items:
@@ -30,7 +30,7 @@ def named(items: Iterable[N], name: str) -> N:
 
 
 def inlined(module: HloModule) -> HloModule:
-    """Return a copy of a program with calls and fusions inlined, and without a schedule."""
+    """Return a copy of a program with calls and fusions inlined, without dead code and without a schedule."""
     copy = module.clone()
     reset_config(copy)
     CallInliner().run(copy)
@@ -50,7 +50,10 @@ def reset_config(module: HloModule) -> None:
 
 
 def cut(module: HloModule, values: Sequence[HloInstruction]) -> HloModule:
-    """Return a copy of a program whose result is the tuple of ``values``, instructions of its entry."""
+    """Return a copy of a program whose result is the tuple of ``values``, instructions of its entry.
+
+    Instructions that these values do not need are removed.
+    """
     copy = module.clone()
     reset_config(copy)
     by_name = {i.name: i for i in copy.entry.instructions}
@@ -62,7 +65,7 @@ def cut(module: HloModule, values: Sequence[HloInstruction]) -> HloModule:
 
 
 def extracted(module: HloModule, computation: HloComputation) -> HloModule:
-    """Return a copy of a program in which ``computation`` is the entry."""
+    """Return a copy of a program whose entry is ``computation``; code that it does not need is removed."""
     copy = module.clone()
     reset_config(copy)
     entry = named(copy.computations, computation.name)

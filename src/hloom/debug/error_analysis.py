@@ -63,11 +63,11 @@ def _wide_type(element_type: ElementType) -> ElementType:
 
 
 class ErrorAnalysis:
-    """Evaluates a module together with bounds of the rounding errors of its values.
+    """Evaluates a module, and bounds the rounding errors that a correct implementation may have.
 
     Attributes:
-        unlimited: the first instruction, as text, whose bound is infinite although its operands' bounds are
-            finite; "" if none.
+        unlimited: the first instruction, as text, whose error bound is infinite although its operands' are
+            finite; "" if there is none.
     """
 
     rounds_partial_sums: ClassVar[bool] = False
@@ -82,7 +82,7 @@ class ErrorAnalysis:
     def run(self, arguments: Sequence[Value]) -> tuple[Value, Bounds]:
         """Evaluate the module on exact arguments.
 
-        Returns its result, and the largest error of each element, in the structure of the result.
+        Returns its result, and a bound on the rounding error of each element, nested like the result.
         """
         values = [exact(a) for a in arguments]
         alone = self.evaluator.alone
@@ -104,7 +104,10 @@ class ErrorAnalysis:
         return instruction.operation.evaluate_bounded(ErrorStep(self, instruction, operands), *operands)
 
     def note_unlimited(self, instruction: HloInstruction, operands: Sequence[Tree], result: Tree) -> None:
-        """Set `unlimited` at the first instruction with infinite errors whose operands' errors are finite."""
+        """Set `unlimited` to an instruction whose result has infinite error bounds, but not its operands.
+
+        Only the first such instruction of the evaluation is kept.
+        """
         before = [leaf.spread for o in operands for leaf in leaves(o) if leaf.error is not None]
         if self.unlimited or any(np.isinf(error).any() for error in before):
             return
@@ -121,7 +124,10 @@ class ErrorAnalysis:
 
 
 def is_exact(instruction: HloInstruction) -> bool:
-    """Return whether an instruction has only one correct result if its operands are exact."""
+    """Return whether all correct implementations of an instruction give the same bits for exact operands.
+
+    True for values without floats, and for operations that do not round or round once, such as an addition.
+    """
     leaf_shapes = (shape for _, shape in instruction.shape.leaves() if shape.is_array)
     if not any(shape.element_type.is_floating or shape.element_type.is_complex for shape in leaf_shapes):
         return True
@@ -129,7 +135,7 @@ def is_exact(instruction: HloInstruction) -> bool:
 
 
 class ErrorStep:
-    """The data and functions from which an operation computes error bounds of one instruction's value.
+    """One instruction, its operands and its value, from which the operation's rule computes error bounds.
 
     It implements the protocol `ErrorRun`, which is the argument of `Operation.errors`.
 
@@ -159,7 +165,7 @@ class ErrorStep:
 
     @property
     def rounds_partial_sums(self) -> bool:
-        """Return whether partial sums may have the result's type, such as bf16, instead of f32."""
+        """True if partial sums may be rounded to the result's type, such as bf16; False if kept in f32."""
         return self.analysis.rounds_partial_sums
 
     def bounded(self) -> Tree:
@@ -184,17 +190,17 @@ class ErrorStep:
         return bounded(self.value, found)
 
     def call(self, index: int, *operands: Tree) -> Tree:
-        """Evaluate the instruction's called computation number ``index`` on ``operands``.
+        """Evaluate the computation ``called_computations[index]`` of the instruction on ``operands``.
 
-        Operands and result have error bounds.
+        Operands and result are values with error bounds.
         """
         return self.analysis.call(self.instruction.called_computations[index], operands)
 
     def map(self, index: int, *operands: Tree) -> Tree:
-        """Apply the instruction's called computation number ``index``, one of scalars, to whole arrays.
+        """Apply ``called_computations[index]`` of the instruction, a computation of scalars, to whole arrays.
 
-        Operands and result have error bounds. Raises NoBound for a computation that cannot be evaluated on
-        whole arrays, but only on one element after the other.
+        Operands and result are values with error bounds. Raises NoBound for a computation that can be
+        evaluated only on one element after the other, not on whole arrays.
         """
         i = self.instruction
         if not self.analysis.evaluator.mappable(i.called_computations[index]):
@@ -202,7 +208,7 @@ class ErrorStep:
         return self.call(index, *operands)
 
     def apply(self, operands: Sequence[Any], output: int | None = None) -> Array:
-        """Evaluate the instruction in f64 on other operands; return the result as an f64 array.
+        """Evaluate the instruction in f64 on other operands, such as their errors; return the result in f64.
 
         A complex result is returned as its magnitudes.
 
@@ -225,10 +231,11 @@ class ErrorStep:
 
 
 def _fitted(numbers: object, element_type: ElementType) -> Array:
-    """Convert values or f64 errors of an operand to ``element_type``, its type in the f64 copy of a module.
+    """Convert an operand's values, or the f64 errors of its values, to ``element_type``.
 
-    For an integer type, f64 errors are clipped to its range and to `MOST_STEPS`. Raises NoBound if an error
-    exceeds these for a type of less than 32 bits.
+    ``element_type`` is the operand's type in the f64 copy of a module. If it is an integer type, f64 numbers
+    are clipped to its range and to at most `MOST_STEPS`; for a type of less than 32 bits, raises NoBound if
+    any number is above these limits.
     """
     array = np.asarray(numbers)
     if element_type.is_integer and array.dtype == np.float64:

@@ -55,7 +55,7 @@ class Distribution(enum.Enum):
 
     @property
     def is_ordinary(self) -> bool:
-        """Return whether all floats drawn by this distribution are finite and of ordinary magnitude."""
+        """Return whether all floats drawn by this distribution are finite and neither huge nor tiny."""
         return not self.has_edges and self is not Distribution.RANGE
 
 
@@ -69,7 +69,7 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
         seed: the seed of the random generator.
         edges: include `edge_values` in each array. Scalars stay small, since they may be trip counts.
 
-    Raises HloError by the rule ``run.random-unbounded`` for a parameter of unbounded size.
+    Raises HloError (rule ``run.random-unbounded``) for a parameter of unbounded size.
     """
     expect(module, HloModule, "an HloModule")
     return drawn_arguments(module, seed, Distribution.EDGES if edges else Distribution.NORMAL)
@@ -78,22 +78,25 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
 def drawn_arguments(
     module: HloModule, seed: int, distribution: Distribution, constants: Sequence[float] = ()
 ) -> list[Value]:
-    """Draw an argument for each parameter of a program's entry by a distribution.
+    """Draw an argument for each parameter of a program's entry from a distribution.
 
     Sums of squares, such as an optimizer's second moments, are drawn nonnegative (`nonnegative_leaves`).
 
     Args:
         module: the program.
         seed: the seed of the random generator.
-        distribution: how elements are drawn. Integers without dimensions stay small.
-        constants: the numbers for `Distribution.CONSTANTS`.
+        distribution: how elements are drawn.
+        constants: numbers to draw from, for `Distribution.CONSTANTS`; other distributions ignore them.
     """
     draw = _Draw(np.random.default_rng(seed), distribution, constants, nonnegative_leaves(module))
     return [draw.value(p.shape.to_static(), (n,)) for n, p in enumerate(module.entry.parameters)]
 
 
 def constants_of(*modules: HloModule) -> list[float]:
-    """Return the distinct numbers, ascending, in the programs' small constants that are not complex."""
+    """Return the distinct numbers, ascending, in the programs' small constants (`MOST_CONSTANTS` elements).
+
+    Complex constants and NaN are left out.
+    """
     numbers: set[float] = set()
     for i in (i for module in modules for i in module.instructions()):
         is_real = i.shape.is_array and not i.shape.element_type.is_complex
@@ -138,8 +141,9 @@ class _Draw:
     Attributes:
         generator: numpy's random generator.
         distribution: how elements are drawn.
-        constants: the numbers for `Distribution.CONSTANTS`.
-        nonnegative: the leaves of parameters to draw without negative numbers.
+        constants: numbers to draw from, for `Distribution.CONSTANTS`.
+        nonnegative: the arrays to draw without negative numbers, each as the number of its parameter, then
+            the indices in nested tuples.
     """
 
     generator: Any
@@ -148,10 +152,10 @@ class _Draw:
     nonnegative: Set[Leaf]
 
     def value(self, shape: Shape, leaf: Leaf) -> Value:
-        """Draw a value of a shape, an array or a tuple; None for a token.
+        """Draw a value of the given shape: an array, a tuple of values, or None if the shape is a token.
 
-        ``leaf`` is the number of the parameter, then the indices of nested tuples; it decides whether the
-        value is drawn nonnegative.
+        ``leaf`` is the number of the parameter, then the indices in nested tuples; it decides whether the
+        value is drawn nonnegative. Raises HloError (rule ``run.random-unbounded``) for an unbounded shape.
         """
         if shape.is_tuple:
             return tuple([self.value(e, (*leaf, n)) for n, e in enumerate(shape.tuple_shapes)])
@@ -217,10 +221,10 @@ class _Draw:
                 return generator.standard_normal(sizes)
 
     def _mixed(self, numbers: Array, others: Sequence[float]) -> Array:
-        """Replace half of ``numbers``, chosen at random, by random ones of ``others``.
+        """Return a copy of ``numbers`` with about half of the elements replaced by random ones of ``others``.
 
-        Returns ``numbers`` unchanged for distributions other than `Distribution.CONSTANTS`, or without
-        others.
+        Returns ``numbers`` unchanged if the distribution is not `Distribution.CONSTANTS` or ``others`` is
+        empty.
         """
         if self.distribution is not Distribution.CONSTANTS or not others:
             return numbers

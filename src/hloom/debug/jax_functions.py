@@ -17,10 +17,10 @@ def nan_origin(function: Callable[..., object], *arguments: object) -> Event | N
     """Return the first operation of a JAX function whose value has a NaN; None if there is none.
 
     ``print`` of the returned event shows the operation, its source line and the values of its operands. The
-    function is traced as by `jax.jit`, so that it may be a transformed one, such as ``jax.grad(loss)``;
-    ``arguments`` are passed to it.
+    function is called with ``arguments`` and traced as by `jax.jit`; it may be a transformed one, such as
+    ``jax.grad(loss)``.
 
-    Raises HloError by the rule ``debug.jax`` if jax is not installed.
+    Raises HloError (rule ``debug.jax``) if jax is not installed.
     """
     return origin(function, arguments, lambda event: event.has_nan)
 
@@ -28,7 +28,7 @@ def nan_origin(function: Callable[..., object], *arguments: object) -> Event | N
 def infinity_origin(function: Callable[..., object], *arguments: object) -> Event | None:
     """Return the first operation of a JAX function whose value has an infinity; None if there is none.
 
-    ``arguments`` are passed to the function; see `nan_origin`.
+    The function is called with ``arguments``; see `nan_origin`.
     """
     return origin(function, arguments, lambda event: event.has_infinity)
 
@@ -36,9 +36,10 @@ def infinity_origin(function: Callable[..., object], *arguments: object) -> Even
 def origin(
     function: Callable[..., object], arguments: tuple[object, ...], wanted: Callable[[Event], bool]
 ) -> Event | None:
-    """Trace a JAX function to HLO and run it on ``arguments`` by the evaluator.
+    """Trace a JAX function to HLO, and run it on ``arguments`` in the evaluator.
 
-    Returns the first computed value for which ``wanted`` returns true, as an event; None if there is none.
+    Returns the event of the first computed value for which ``wanted`` returns true; None if there is none.
+    Raises HloError (rule ``debug.jax``) if jax is not installed.
     """
     if find_spec("jax") is None:
         raise HloError("functions of JAX need jax; pip install 'hloom[jax]'", rule="debug.jax")

@@ -29,11 +29,12 @@ _Demand = tuple[HloInstruction, Leaf, bool]
 
 
 def nonnegative_leaves(module: HloModule) -> set[Leaf]:
-    """Return the leaves of the entry's parameters that are terms of sums under a square root or logarithm.
+    """Return the arrays among the entry's parameters that are terms of sums under a square root or logarithm.
 
-    A leaf is the number of its parameter, then the indices of nested tuples. Terms are traced through sums,
-    products with constants, quotients, movements, calls and loops. A parameter that is itself the operand of
-    a square root or logarithm does not count: ``sqrt(x)`` does not imply that x is meant to be nonnegative.
+    Each is given by the number of its parameter, then the indices in nested tuples. Terms are traced through
+    sums, products with constants, quotients, data movement, calls and loops. A parameter that is itself the
+    operand of a square root or logarithm does not count: ``sqrt(x)`` does not imply that x is meant to be
+    nonnegative.
     """
     entry, leaves = module.entry, set[Leaf]()
     callers = _callers(module)
@@ -59,15 +60,16 @@ def nonnegative_leaves(module: HloModule) -> set[Leaf]:
 def _sources(
     i: HloInstruction, path: Leaf, is_term: bool, callers: dict[HloComputation | None, list[HloInstruction]]
 ) -> list[_Demand]:
-    """Return the values that should not be negative if the leaf at ``path`` in the value of ``i`` should not.
+    """Return the values that determine whether the array at ``path`` in the value of ``i`` is nonnegative.
 
-    Each is a triple (instruction, path of a leaf in its value, whether this leaf is a term of a sum). They
-    are operands of ``i``, the root that it calls, or operands of the callers of its computation.
+    They are operands of ``i``, the root of the computation that it calls, or, if ``i`` is a parameter, the
+    operands of its callers. Each is a triple (instruction, path of an array in its value, whether this array
+    is a term of a sum).
 
     Args:
         i: the instruction.
-        path: the indices of nested tuples that lead to the leaf.
-        is_term: whether that leaf is a term of a sum.
+        path: the indices in nested tuples that lead to the array.
+        is_term: whether that array is a term of a sum.
         callers: the instructions that call each computation.
     """
     match i.operation:

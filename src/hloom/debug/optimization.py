@@ -28,7 +28,7 @@ def optimized(
         names: names of passes, or of pipelines within the backend's pipeline, in the order in which they run:
             ``"expansion,cse,algsimp"``; "" for the whole pipeline.
         backend: the backend whose pipeline configures the passes.
-        observe: called with each pass that changed the program, and the program after it.
+        observe: called after each pass that changed the program, with the pass and the changed program.
 
     Raises HloError for an invalid program, an unknown pass or backend.
     """
@@ -74,9 +74,10 @@ def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
 
 
 def _class_named(name: str, parts: dict[str, Pipeline]) -> type[Pass]:
-    """Return the class of the pass with a name.
+    """Return the class of the pass named ``name``.
 
-    The HloError for an unknown name lists ``parts`` too, the pipelines within the backend's pipeline.
+    Raises HloError for an unknown name, with a message that also lists the names of ``parts``, the pipelines
+    within the backend's pipeline.
     """
     try:
         return pass_named(name)
@@ -86,7 +87,7 @@ def _class_named(name: str, parts: dict[str, Pipeline]) -> type[Pass]:
 
 
 def listing(backend: str = "cpu") -> str:
-    """Return a text that lists the passes of a backend's pipeline, nested, then all other passes."""
+    """Return a text that lists the passes of a backend's pipeline, indented, then all other passes."""
     pipeline = backend_named(backend).pipeline()
     lines: list[str] = []
     _list(pipeline, 0, lines)

@@ -61,12 +61,12 @@ def reduce(
     Args:
         module: a program of one device.
         arguments: its arguments; values of instructions that become parameters are added to them.
-        interesting: returns whether a program with arguments still shows the fault
-            (`hloom.debug.conditions`); an exception counts as no.
-        progress: called with a description of the state.
+        interesting: a function (module, arguments) that returns whether this program still shows the fault;
+            see `hloom.debug.conditions`. An exception counts as False.
+        progress: called before each test with the program size and the number of tests, as text.
         until: called before each candidate; the search ends once it returns True.
 
-    Raises HloError by the rule ``reduce.not-interesting`` if the original program does not show the fault.
+    Raises HloError (rule ``reduce.not-interesting``) if the original program does not show the fault.
     """
     expect(module, HloModule, "an HloModule")
     start = Reproducer.of(module, list(arguments))
@@ -80,9 +80,10 @@ def reduce(
 
 
 class _Reducer:
-    """The steps that shrink a program, which try candidates and keep the smallest program in ``best``.
+    """Shrinks a program by steps; ``best`` is the smallest program so far that shows the fault.
 
-    A candidate is kept if ``interesting`` returns true for it: it still shows the fault.
+    Each step derives candidates from ``best``. A candidate replaces ``best`` if ``interesting`` returns true
+    for it, that is, if it still shows the fault.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class _Reducer:
         self.most_calls = 0
 
     def holds(self, program: Reproducer) -> bool:
-        """Return whether a program was not tried before, is valid, terminates and shows the fault.
+        """Return whether a program was not tested before, is valid, terminates and shows the fault.
 
         Validity is not required if the original program is invalid.
         """
@@ -115,7 +116,7 @@ class _Reducer:
         return self.ends(program) and self.shows(program)
 
     def shows(self, program: Reproducer) -> bool:
-        """Return whether a program shows the fault, and count the test; an exception counts as no."""
+        """Return whether a program shows the fault, and count the test; if the test raises, return False."""
         self.tests += 1
         self.progress(f"{plural(self.best.size, 'instruction')}, {plural(self.tests, 'test')}")
         try:
@@ -124,7 +125,7 @@ class _Reducer:
             return False
 
     def ends(self, program: Reproducer) -> bool:
-        """Return whether a program ends after at most about twice as many calls as the original program.
+        """Return whether a program terminates within about twice as many calls as the original program makes.
 
         Calls of all computations count, such as those of a loop's body. A step of the reduction that changes
         the condition or the counter of a loop may make it endless.
@@ -138,10 +139,10 @@ class _Reducer:
         return counting.calls <= self.most_calls
 
     def keep(self, make: Callable[[], Reproducer | None], *, lighter: bool = True) -> bool:
-        """Replace ``best`` by a candidate if that shows the fault; return whether it was replaced.
+        """Replace ``best`` by a candidate if the candidate shows the fault; return whether it was replaced.
 
-        ``make`` returns the candidate, or None if its step does not apply. If ``lighter``, the candidate must
-        also have fewer instructions, or as many that compute fewer elements.
+        ``make`` returns the candidate; it returns None or raises ValueError if the change is not possible. If
+        ``lighter``, the candidate must also have fewer instructions, or as many that compute fewer elements.
         """
         if self.until():
             return False
@@ -159,7 +160,7 @@ class _Reducer:
     def run(self) -> None:
         """Apply all steps repeatedly, until none of them makes the program smaller.
 
-        At last, remove metadata and set elements of the arguments to 1.
+        Finally, remove metadata and set elements of the arguments to 1.
         """
         ends = self.flatten, self.narrow_results, self.cut_end, self.cut_beginning
         chunks = self.drop_chunks, self.take_runs, self.simplify_loops, self.narrow_loops
@@ -176,7 +177,7 @@ class _Reducer:
     # -- whole parts
 
     def flatten(self) -> None:
-        """Inline calls and fusions, even if the program becomes larger.
+        """Inline calls and fusions if the fault remains, even if the program becomes larger.
 
         Then replace each get-tuple-element of a tuple instruction by the tuple's operand.
         """
@@ -187,7 +188,7 @@ class _Reducer:
         self.keep(lambda: smaller.forwarded(self.best))
 
     def narrow_results(self) -> None:
-        """Drop elements of the entry's result tuple, as many as possible."""
+        """Drop as many elements of the entry's result tuple as possible while the fault remains."""
         root = self.best.module.entry.root
         if not isinstance(root.operation, Tuple):
             return
@@ -202,7 +203,10 @@ class _Reducer:
                 names = others
 
     def cut_end(self) -> None:
-        """Drop the end of the program: the values live after an earlier instruction become the result."""
+        """Drop the longest end of the program without which the fault remains, by binary search.
+
+        The values live after the last remaining instruction become the result.
+        """
         low, high = 0, len(self.order()) - 1
         while low < high:
             middle = (low + high) // 2
@@ -214,9 +218,9 @@ class _Reducer:
                 low = middle + 1
 
     def cut_beginning(self) -> None:
-        """Replace the longest possible prefix of the entry by parameters.
+        """Replace the longest beginning of the entry without which the fault remains by parameters.
 
-        Their arguments are the values that the instructions have in a run.
+        Their arguments are the values that the instructions compute in a run.
         """
         fraction = 2
         while fraction <= 2 * len(self.order()):
@@ -232,10 +236,10 @@ class _Reducer:
         return [i for i in self.best.module.entry.post_order() if not isinstance(i.operation, Parameter)]
 
     def replace_by_parameters(self, names: Iterable[str]) -> bool:
-        """Replace the entry's instructions with the given names by parameters.
+        """Replace the entry's instructions with the given names by parameters if the fault remains.
 
-        The arguments of these are the values that the instructions have in a run. Returns whether the new
-        program was kept.
+        The arguments of these are the values that the instructions compute in a run. Returns whether they
+        were replaced.
         """
         values, _ = self.best.values()
         tokens = {i.name for i in self.order() if any(leaf.is_token for _, leaf in i.shape.leaves())}
@@ -245,7 +249,10 @@ class _Reducer:
         )
 
     def drop_chunks(self) -> None:
-        """Replace instructions of the entry by parameters: halves, quarters, ..., single ones."""
+        """Replace instructions of the entry by parameters where the fault remains.
+
+        First tries halves of the instructions, then quarters, and so on, down to single instructions.
+        """
         size = max(1, len(self.order()) // 2)
         while size:
             position = 0
@@ -257,7 +264,10 @@ class _Reducer:
             size //= 2
 
     def replace_by_operands(self) -> None:
-        """Replace instructions by an operand of the same shape, and the entry's root by any operand."""
+        """Replace instructions by an operand of the same shape, and the entry's root by any operand.
+
+        Each replacement is kept if the fault remains.
+        """
         for instruction in self.order()[::-1]:
             if instruction.is_root:
                 for operand in instruction.operands:
@@ -270,13 +280,16 @@ class _Reducer:
                         self.keep(lambda use=use: smaller.with_operand(self.best, *use))
 
     def merge_parameters(self) -> None:
-        """Replace parameters of the entry by other parameters of the same shape."""
+        """Replace parameters of the entry by other parameters of the same shape where the fault remains."""
         for parameter, other in itertools.permutations(self.best.module.entry.parameters, 2):
             if parameter.shape.compatible(other.shape):
                 self.keep(lambda a=parameter.name, b=other.name: smaller.merged(self.best, a, b))
 
     def clear_computations(self) -> None:
-        """Replace instructions by zeros in the computations that are not the entry, such as loop bodies."""
+        """Replace instructions by zeros in computations other than the entry, such as loop bodies.
+
+        Each replacement is kept if the fault remains.
+        """
         for computation in self.best.module.computations:
             if computation is self.best.module.entry:
                 continue
@@ -292,7 +305,8 @@ class _Reducer:
     def take_runs(self) -> None:
         """Replace the program by the body of one of its loops, or by a branch of a conditional.
 
-        Its argument is the operand that the body or branch receives in a run.
+        The new program's argument is an operand that the body or branch receives in a run of the old one. The
+        replacement is kept if the fault remains.
         """
         if any(isinstance(i.operation, While | Conditional) for i in self.order()):
             for program in smaller_loops.subprograms(self.best, self.best.values()[1]):
@@ -300,7 +314,10 @@ class _Reducer:
                     return
 
     def simplify_loops(self) -> None:
-        """Replace loops by a single run of their body, and conditionals by one of their branches."""
+        """Replace loops by one run of their body, and conditionals by one of their branches.
+
+        Each replacement is kept if the fault remains.
+        """
         for computation in self.best.module.computations:
             for i in computation:
                 if isinstance(i.operation, While | Conditional):
@@ -310,7 +327,7 @@ class _Reducer:
                         self.keep(lambda callee=callee: smaller_loops.called(self.best, *callee))
 
     def narrow_loops(self) -> None:
-        """Drop elements of the tuples that loops carry, and lower trip counts."""
+        """Drop elements of the tuples that loops carry, and lower trip counts, where the fault remains."""
         for loop in [i for i in self.best.module.instructions() if isinstance(i.operation, While)]:
             for number in reversed(range(len(loop.shape.tuple_shapes))):
                 for as_initial in (True, False):
@@ -326,7 +343,7 @@ class _Reducer:
     # -- shapes
 
     def shrink_sizes(self) -> None:
-        """Reduce each size of dimensions that occurs in the program to the smallest possible one.
+        """Reduce each dimension size in the program to the smallest one tried with which the fault remains.
 
         All dimensions of the same size change together.
         """
@@ -336,12 +353,15 @@ class _Reducer:
                     break
 
     def drop_dimensions(self) -> None:
-        """Remove leading dimensions of all arrays from programs of elementwise operations."""
+        """Remove the leading dimension of all arrays, repeatedly, while the fault remains.
+
+        This applies only to programs of elementwise operations on arrays of one shape.
+        """
         while self.keep(lambda: smaller.without_dimension(self.best), lighter=False):
             pass
 
     def narrow_types(self) -> None:
-        """Replace 64-bit numbers, and c128, by numbers of half the width."""
+        """Replace each 64-bit type, and c128, by the type of half the width if the fault remains."""
         for kind in smaller.NARROWER:
             used = any(
                 leaf.element_type is kind
@@ -352,11 +372,14 @@ class _Reducer:
                 self.keep(lambda kind=kind: smaller.narrowed(self.best, kind), lighter=False)
 
     def strip(self) -> None:
-        """Remove metadata, attributes that do not affect semantics, and layouts."""
+        """Remove metadata, attributes that do not affect semantics, and layouts, if the fault remains."""
         self.keep(lambda: smaller.without_metadata(self.best), lighter=False)
 
     def plain_arguments(self) -> None:
-        """Set as many elements of the arguments as possible to 1: halves, quarters, ..., single ones."""
+        """Set as many elements of the arguments as possible to 1 while the fault remains.
+
+        First tries halves of each argument, then quarters, and so on, down to single elements.
+        """
         for parameter in self.best.module.entry.parameters:
             if not parameter.shape.is_array:
                 continue
@@ -367,9 +390,9 @@ class _Reducer:
 
 
 class CountingEvaluator(Evaluator):
-    """An evaluator that counts calls of computations, such as the iterations of loops.
+    """An evaluator that counts calls of computations, such as loop bodies, to detect endless loops.
 
-    It raises EvaluationError after ``most`` calls, unless ``most`` is 0.
+    It raises EvaluationError after ``most`` calls; 0 sets no limit.
     """
 
     def __init__(self, most: int) -> None:
@@ -378,7 +401,10 @@ class CountingEvaluator(Evaluator):
         self.calls = 0
 
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """Count the call, and evaluate the computation; raise EvaluationError after ``most`` calls."""
+        """Count the call, evaluate the computation, and return its value.
+
+        Raises EvaluationError if there were ``most`` calls before; 0 sets no limit.
+        """
         self.calls += 1
         if self.most and self.calls > self.most:
             raise EvaluationError("the program runs longer than the given one", rule="reduce.endless")
@@ -386,7 +412,7 @@ class CountingEvaluator(Evaluator):
 
 
 def _silent(text: str) -> None:
-    """Ignore a progress message."""
+    """Do nothing: the default for a callback that receives messages."""
 
 
 def _is_valid(program: Reproducer) -> bool:
@@ -412,7 +438,7 @@ def _sizes(module: HloModule) -> set[int]:
 
 
 def _smaller_sizes(size: int) -> list[int]:
-    """Return the smaller sizes to try in place of a dimension size, in ascending order."""
+    """Return the sizes below ``size`` to try in its place, ascending: 1 to 4 and repeated halves."""
     sizes = [1, 2, 3, 4]
     while size > 8:
         size = (size + 1) // 2

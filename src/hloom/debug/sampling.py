@@ -49,16 +49,18 @@ def sampled(
     *,
     every: bool = False,
 ) -> list[Bounds]:
-    """Return the error bounds of each device's result, in the structure of the result.
+    """Estimate bounds of the rounding errors of each device's result; return them nested like the result.
 
-    They derive from the largest deviations in `PAIRS` pairs of runs with random errors in all operations.
+    A bound is a multiple of the largest deviation from ``values`` in `PAIRS` pairs of runs, in which a random
+    rounding error is added to the result of every operation. It is infinite if the deviations of an array are
+    almost as large as its elements.
 
     Args:
         module: the program.
         arguments: the arguments of each device.
         values: the result of each device, computed without random errors.
-        every: whether to perturb also the results of arithmetic for which only one result is correct, such
-            as the sum of two numbers.
+        every: also add errors to results that correct implementations must agree on, such as the sum of two
+            numbers.
     """
     pairs = [(seed, sign) for seed in range(PAIRS) for sign in (1, -1)]
     runs = [_run(module, arguments, *pair, every) for pair in pairs]
@@ -76,7 +78,7 @@ def _run(
         arguments: the arguments of each device.
         seed: seeds the random signs of the errors.
         sign: 1, or -1 to negate all errors of the run with the same seed.
-        every: whether to perturb also the results of arithmetic for which only one result is correct.
+        every: also add errors to results that correct implementations must agree on.
     """
     world = World(module.config.replica_count, module.config.num_partitions)
     by_device = dict(zip(world.devices, arguments, strict=True))
@@ -107,15 +109,15 @@ def _mean(magnitudes: Array) -> float:
 
 
 class Perturbed(Evaluator):
-    """An evaluator that adds to each float operation's result its largest rounding error, with random signs.
+    """An evaluator that adds to or subtracts from each computed float its largest possible rounding error.
 
     Args:
         module: the program.
-        seed: seeds the random signs.
-        sign: 1, or -1 to negate all signs.
+        seed: seeds the random choice between addition and subtraction for each element.
+        sign: 1, or -1 to exchange addition and subtraction.
         device: the device that runs the program.
-        every: whether to perturb also, by one unit in the last place, the results of arithmetic for which
-            only one result is correct.
+        every: also change, by one unit in the last place, results that correct implementations must agree on,
+            such as the sum of two numbers.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class Perturbed(Evaluator):
         self.programs = program_computations(module.entry)
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
-        """Return a function that evaluates an instruction and adds the rounding errors to its value."""
+        """Return a function that evaluates an instruction and adds random rounding errors to its value."""
         evaluate = super().evaluation(instruction)
         if instruction.parent not in self.programs:
             return evaluate
@@ -149,9 +151,9 @@ class Perturbed(Evaluator):
         return with_errors
 
     def perturbed(self, i: HloInstruction, operands: Sequence[Any], value: Any) -> Any:
-        """Return an instruction's value plus or minus its largest rounding error, elementwise.
+        """Return ``value``, that of instruction ``i``, plus or minus its largest rounding error, elementwise.
 
-        An asynchronous operation's errors are added where its done instruction yields the value.
+        The value of an asynchronous operation gets its errors at its done instruction.
         """
         if i.operation.begun_by:
             error = ULPS * ulp(2 * finite(value), value.dtype) if _sums_devices(i.operation) else None
@@ -190,7 +192,7 @@ class Perturbed(Evaluator):
 def _is_arithmetic(i: HloInstruction) -> bool:
     """Return whether an instruction computes floats from floats of the same type, and rounds once.
 
-    Conversions and `reduce-precision` are excluded: the program asks for exactly their roundings.
+    ``reduce-precision`` does not count: the program asks for exactly its rounding.
     """
     if not i.shape.is_array or i.operation.roundoff_of(i) is not Roundoff.ONCE:
         return False
@@ -200,6 +202,6 @@ def _is_arithmetic(i: HloInstruction) -> bool:
 
 
 def _sums_devices(operation: Operation) -> bool:
-    """Return whether a collective rounds when it combines the operands of several devices."""
+    """Return whether an operation is a collective that combines operands of several devices with rounding."""
     rounds = operation.roundoff in (Roundoff.COMBINED, Roundoff.ACCUMULATED)
     return operation.family is Family.COLLECTIVE and rounds

@@ -36,7 +36,7 @@ NARROWER: Final[dict[ElementType, ElementType]] = {F64: F32, C128: C64, S64: S32
 
 @dataclass(frozen=True)
 class Reproducer:
-    """A program of one device with its arguments, a candidate of a reduction.
+    """A program of one device with its arguments: a candidate in the search for a smaller faulty program.
 
     Attributes:
         module: the program; it is never changed.
@@ -64,7 +64,7 @@ class Reproducer:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """The pair (number of instructions, number of elements that they compute).
+        """The size by which programs are compared: the numbers of instructions and of the elements computed.
 
         A reduction searches for a program whose pair is the least in lexicographic order.
         """
@@ -97,9 +97,9 @@ def flattened(program: Reproducer) -> Reproducer:
 
 
 def forwarded(program: Reproducer) -> Reproducer:
-    """Return a copy of a program in which get-tuple-elements of tuple instructions are replaced.
+    """Return a copy of a program with each get-tuple-element of a tuple instruction replaced.
 
-    The tuple's operand takes the place of the get-tuple-element.
+    The tuple's operand at that index takes its place.
     """
     copy = program.module.clone()
     for i in copy.instructions():
@@ -124,7 +124,7 @@ def with_ones(program: Reproducer, name: str, positions: Sequence[int]) -> Repro
 def with_parameters(program: Reproducer, names: set[str], values: dict[str, Value]) -> Reproducer:
     """Return a copy of a program with the entry's instructions ``names`` replaced by parameters.
 
-    ``values`` has the values of these instructions by name, which become the arguments.
+    ``values`` has the values of these instructions by name; they become the arguments of the new parameters.
     """
     copy = program.module.clone()
     reset_config(copy)
@@ -143,9 +143,10 @@ def with_parameters(program: Reproducer, names: set[str], values: dict[str, Valu
 
 
 def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
-    """Return a copy of a program whose result is the entry's instruction ``names[0]``, or a tuple of several.
+    """Return a copy of a program that returns the values of the entry's instructions ``names``.
 
-    Instructions without uses are removed.
+    The result is a single value for one name, and a tuple for several. Instructions that it does not need are
+    removed.
     """
     entry = program.module.entry.instructions
     if len(names) > 1:
@@ -159,12 +160,18 @@ def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
 
 
 def with_operand(program: Reproducer, computation: str, name: str, operand: int) -> Reproducer:
-    """Return a copy of a program with an instruction replaced by its operand number ``operand``."""
+    """Return a copy of a program with instruction ``name`` of a computation replaced by one of its operands.
+
+    ``computation`` is the name of the computation, ``operand`` the index of the operand.
+    """
     return edited(program, computation, name, lambda _, i: i.operands[operand])
 
 
 def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reproducer:
-    """Return a copy of a program with the instructions ``names`` of a computation replaced by zeros."""
+    """Return a copy of a program with some instructions of a computation replaced by zeros.
+
+    ``computation`` is the name of the computation, ``names`` are those of the instructions.
+    """
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     for instruction in inside:
@@ -174,10 +181,7 @@ def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reprod
 
 
 def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
-    """Return a copy of a program in which a parameter of the entry takes the place of another one.
-
-    ``kept`` and ``dropped`` are the names of the parameters.
-    """
+    """Return a copy of a program with parameter ``dropped`` of the entry replaced by parameter ``kept``."""
     copy = program.module.clone()
     reset_config(copy)
     entry = copy.entry.instructions
@@ -186,9 +190,9 @@ def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
 
 
 def edited(program: Reproducer, computation: str, name: str, new: Edit) -> Reproducer:
-    """Return a copy of a program in which instruction ``name`` of a computation is replaced.
+    """Return a copy of a program with instruction ``name`` of the computation named ``computation`` replaced.
 
-    ``new(module, instruction)`` returns the replacement, given the copy and the instruction in it.
+    ``new(module, instruction)`` returns the replacement, given the copied program and the instruction in it.
     """
     copy = program.module.clone()
     inside = named(copy.computations, computation)
@@ -242,7 +246,7 @@ def cleaned(program: Reproducer) -> Reproducer:
 def resized(program: Reproducer, old: int, new: int) -> Reproducer:
     """Return a copy of a program in which all dimensions of size ``old`` have size ``new``.
 
-    Arguments and constants are cut to the new size.
+    Of arguments and constants, the first ``new`` elements along these dimensions remain.
     """
 
     def shape_of(shape: Shape) -> Shape:
@@ -280,7 +284,7 @@ def without_dimension(program: Reproducer) -> Reproducer | None:
     """Return a copy of a program without the first dimension of every array.
 
     Arguments and constants keep the elements at index 0 of that dimension. Returns None unless all operations
-    are elementwise and all arrays of one shape.
+    are elementwise and all arrays that are not scalars have the same shape.
     """
     shapes = {i.shape.dimensions for i in program.module.instructions() if i.shape.is_array and i.shape.rank}
     if len(shapes) != 1 or not all(map(_is_simple, program.module.instructions())):
@@ -295,7 +299,7 @@ def without_dimension(program: Reproducer) -> Reproducer | None:
 
 
 def _is_simple(i: HloInstruction) -> bool:
-    """Return whether an instruction is elementwise, a scalar broadcast, a parameter, constant or tuple."""
+    """Return whether an instruction is elementwise, a scalar's broadcast, a parameter, constant or tuple."""
     if isinstance(i.operation, Broadcast):
         return not i.operands[0].shape.rank
     return i.operation.elementwise or isinstance(i.operation, Parameter | Constant | Tuple)
@@ -304,7 +308,7 @@ def _is_simple(i: HloInstruction) -> bool:
 def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
     """Return a copy of a program in which arrays of element type ``old`` have the type of half its width.
 
-    `NARROWER` has the pairs of types.
+    ``old`` is a key of `NARROWER`, whose value is the narrower type.
     """
     new = NARROWER[old]
 
@@ -334,9 +338,9 @@ def without_metadata(program: Reproducer) -> Reproducer:
 
 
 def _mapped(program: Reproducer, shape_of: ShapeMap, array_of: ArrayMap) -> Reproducer:
-    """Return a copy of a program with ``shape_of`` applied to the shape of every array.
+    """Return a copy of a program with ``shape_of`` applied to all array shapes and ``array_of`` to all data.
 
-    ``array_of`` is applied to every constant and argument.
+    The data are the constants of the program and its arguments.
     """
     copy = program.module.clone()
     reset_config(copy)

@@ -21,9 +21,13 @@ from hloom.shape.literal import Literal
 
 
 def called(program: Reproducer, computation: str, name: str, branch: int) -> Reproducer:
-    """Return a copy of a program with instruction ``name`` replaced by a called computation, inlined.
+    """Return a copy of a program with a loop or conditional replaced by one run of its body or a branch.
 
-    A while loop is replaced by its body (``branch`` is 0), a conditional by its branch number ``branch``.
+    Args:
+        program: the program.
+        computation: the name of the computation that has the instruction.
+        name: the name of the instruction.
+        branch: the index of the branch of a conditional; 0 for a while loop, to run its body.
     """
 
     def call(module: HloModule, i: HloInstruction) -> HloInstruction:
@@ -38,10 +42,10 @@ def called(program: Reproducer, computation: str, name: str, branch: int) -> Rep
 
 
 def subprograms(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
-    """Return the loop bodies and branches that the entry has run, each as a program of its own.
+    """Return the loop bodies and branches that the entry has run, each as a separate program.
 
-    Their arguments are taken from ``events``, the values of a run: the initial and final state of a loop, and
-    the operands of a conditional.
+    Their arguments are taken from ``events``, the values of a run: each loop body comes twice, with the
+    initial and the final value of the loop; a branch comes with its operand.
     """
     candidates: list[Reproducer] = []
     for event in events:
@@ -62,15 +66,14 @@ def subprograms(program: Reproducer, events: Sequence[Event]) -> list[Reproducer
 def without_element(program: Reproducer, name: str, number: int, as_initial: bool) -> Reproducer | None:
     """Return a copy of a program without element ``number`` of the tuple that a loop carries.
 
-    After the loop, the initial value takes the element's place.
+    Users of the element after the loop get its initial value. Returns None if the loop does not carry a tuple
+    of several elements, or if ``as_initial`` and the initial value is not a constant.
 
     Args:
         program: the program.
         name: the name of the loop.
-        number: the number of the element.
-        as_initial: whether uses in the loop get the initial value, which must be a constant; else zeros.
-
-    Returns None for a loop that does not carry a tuple, and if the element is the only one.
+        number: the index of the element.
+        as_initial: whether uses in the loop get the initial value, a constant; else they get zeros.
     """
     copy, loop, is_root = _loop(program, name)
     if loop is None or loop.count == 1:
@@ -116,7 +119,7 @@ def over_array(program: Reproducer, name: str) -> Reproducer | None:
 
 
 def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> Reproducer | None:
-    """Return a copy of a program in which a loop condition's integer constant has the value ``limit``.
+    """Return a copy of a program in which the value of an integer constant in a loop condition is ``limit``.
 
     A smaller limit lowers the trip count. ``name`` is the constant's name, ``computation`` that of the
     condition.
@@ -142,7 +145,7 @@ def limits(module: HloModule) -> list[tuple[str, str, int]]:
 
 
 def _loop(program: Reproducer, name: str) -> tuple[HloModule, TupleLoop | None, bool]:
-    """Return a copy of a program, its loop ``name``, and whether the loop is the entry's root.
+    """Copy a program to change its loop ``name``; return (copy, the loop, whether it is the entry's root).
 
     In the copy no other instruction calls the loop's computations. The loop is None if it does not carry a
     tuple.

@@ -18,9 +18,9 @@ class ArrayStatistics:
     Attributes:
         shape: the shape, as text.
         elements: the number of elements.
-        minimum, maximum, mean: statistics of the finite elements, of absolute values if complex; None if no
-            element is finite.
-        nans, infinities, zeros: the numbers of elements that are NaN, infinite and zero.
+        minimum, maximum, mean: statistics of the finite elements, of their magnitudes in a complex array;
+            None if no element is finite.
+        nans, infinities, zeros: the number of elements that are NaN, that are infinite, that are zero.
     """
 
     shape: str
@@ -56,14 +56,20 @@ def statistics_of(value: Array) -> ArrayStatistics:
 
 
 def flat(value: Value) -> list[Array]:
-    """Return the arrays of a value, an array or a nested tuple, in a list; tokens are left out."""
+    """Return the arrays of a value in a list; the value is an array, a token or a nested tuple of these.
+
+    Tokens are left out.
+    """
     if isinstance(value, tuple):
         return [leaf for part in value for leaf in flat(part)]
     return [] if value is None else [value]
 
 
 def summary(value: Value) -> str:
-    """Return a value as text: its elements if there are at most 8, else the statistics of each array."""
+    """Return a value as text: the elements of arrays of at most 8 elements, the statistics of larger ones.
+
+    Tuples are in parentheses.
+    """
     if isinstance(value, tuple):
         return "(" + ", ".join(summary(part) for part in value) + ")"
     if value is None:

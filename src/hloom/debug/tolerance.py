@@ -30,14 +30,15 @@ _RELATIVE: Final = re.compile(rf"(?:rtol=({_NUMBER}))?,?(?:atol=({_NUMBER}))?")
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The allowed distance between a result's elements and the wanted ones.
+    """The allowed difference between a result's elements and the reference.
 
     Attributes:
-        ulps: the distance in units in the last place of the wanted number; 0 demands equal bits.
-        rtol, atol: the distance is ``rtol * abs(wanted) + atol``.
+        ulps: the difference in units in the last place of the reference; 0 demands equal bits.
+        rtol, atol: the difference is ``rtol * abs(reference) + atol``; None is 0 if the other is stated.
 
-    If all are None, the bound of an element is the program's largest rounding error on the arguments
-    (`ErrorAnalysis`) or, where that is unknown, a bound from runs with random errors (`sampled`).
+    If any is stated, integers and predicates must be equal. If all are None, the bound of an element is the
+    largest rounding error that the program may make on the arguments (`ErrorAnalysis`) or, where that is not
+    known, a bound estimated from runs with random errors (`sampled`).
     """
 
     ulps: float | None = None
@@ -48,7 +49,7 @@ class Tolerance:
     def parse(text: str) -> Tolerance:
         """Parse ``analysis``, ``exact``, ``4ulp``, ``rtol=1e-5``, ``atol=1e-8`` or ``rtol=1e-5,atol=1e-8``.
 
-        Raises HloError by the rule ``check.tolerance`` for any other text.
+        Raises HloError (rule ``check.tolerance``) for any other text.
         """
         if text == "analysis":
             return Tolerance()
@@ -69,19 +70,19 @@ class Tolerance:
         return self.ulps is None and self.rtol is None and self.atol is None
 
     def bounds(self, module: HloModule, arguments: Sequence[Value], wanted: Value) -> Bounds:
-        """Return the distance from ``wanted`` that this tolerance allows for each element of a result.
+        """Return the difference from ``wanted`` that this tolerance allows for each element of a result.
 
-        The bounds have the structure of the result, and are infinite where none is known.
+        The bounds are nested like the result, and infinite where none is known.
         """
         return analysed(module, arguments) if self.analyses else self._around(wanted)
 
     def bounds_of_devices(
         self, module: HloModule, arguments: Sequence[Sequence[Value]], wanted: Sequence[Value]
     ) -> list[Bounds]:
-        """Return, for each device, the distances from ``wanted`` that this tolerance allows for its result.
+        """Return, for each device, the differences from ``wanted`` that this tolerance allows for its result.
 
-        ``arguments`` and ``wanted`` have an item for each device. With several devices, the bounds of
-        rounding errors come from runs with random errors (`sampled`).
+        ``arguments`` and ``wanted`` have an item for each device. For several devices, bounds of rounding
+        errors come from runs with random errors (`sampled`).
         """
         if self.analyses and len(wanted) > 1:
             return sampled(module, arguments, wanted)
@@ -103,10 +104,10 @@ class Tolerance:
 
 
 def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
-    """Return the bounds of a program's rounding errors for given arguments, in the structure of its result.
+    """Return the bounds of a program's rounding errors for given arguments, nested like its result.
 
-    Bounds by error analysis that are too large after many operations are replaced by those from runs with
-    random errors (`sampled`). Bounds are infinite where neither method finds one.
+    They come from error analysis. For arrays whose bounds are too large (`is_loose`), runs with random errors
+    (`sampled`) replace larger bounds. A bound is infinite where neither method finds one.
     """
     try:
         value, bounds = ErrorAnalysis(module).run(arguments)
@@ -118,10 +119,10 @@ def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
 
 
 def is_loose(value: Value, bounds: Bounds) -> bool:
-    """Return whether the bounds of an array in ``value`` are so large that wrong results are within them.
+    """Return whether the bounds of any array in ``value`` are so large that wrong results are within them.
 
-    For floats, a bound exceeds the fraction `LOOSE` of the largest number. For integers and predicates, a
-    bound is infinite, or more than the fraction `LOOSE` of the bounds are not 0.
+    For floats, this is a bound above the fraction `LOOSE` of the array's largest number. For integers and
+    predicates, it is an infinite bound, or nonzero bounds for more than the fraction `LOOSE` of the elements.
     """
     if isinstance(value, tuple):
         return any(is_loose(v, b) for v, b in zip(value, parts_of(bounds), strict=True))
@@ -134,12 +135,12 @@ def is_loose(value: Value, bounds: Bounds) -> bool:
 
 
 def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
-    """Return ``bounds``, for arrays with loose bounds replaced by the elementwise minimum with ``others``.
+    """Return ``bounds``, with the bounds of arrays where they are loose lowered to ``others`` if these are less.
 
     Args:
-        value: the result that the bounds are for; it decides which of them are loose (`is_loose`).
+        value: the result that the bounds are for; `is_loose` compares its elements with them.
         bounds: error bounds of its elements.
-        others: error bounds of the same elements from another analysis.
+        others: error bounds of the same elements from a different analysis.
     """
     if isinstance(value, tuple):
         parts = zip(value, parts_of(bounds), parts_of(others), strict=True)

@@ -32,10 +32,11 @@ class Event:
 
     Attributes:
         instruction: the instruction.
-        callers: the enclosing calls, loops and branches, outermost first.
+        callers: the instructions that were running its computation: calls, loops, conditionals and fusions,
+            outermost first.
         loop: the callers as text: ``%while.3[iteration 2] ``; empty in the entry.
-        operands: the values of the operands; empty unless the trace keeps values.
-        value: the value; None unless the trace keeps values.
+        operands: the values of the operands; empty if the trace does not keep values.
+        value: the value; None if the trace does not keep values.
         statistics: the statistics of each array of the value.
     """
 
@@ -48,17 +49,17 @@ class Event:
 
     @property
     def has_nan(self) -> bool:
-        """True if the value contains NaN; False for constants of the program and their copies."""
+        """True if the value contains NaN, unless it is a constant or a copy or broadcast of one."""
         return any(s.nans for s in self.statistics) and not _is_filler(self.instruction)
 
     @property
     def has_infinity(self) -> bool:
-        """True if the value contains an infinity; False for constants of the program and their copies."""
+        """True if the value contains an infinity, unless it is a constant or a copy or broadcast of one."""
         return any(s.infinities for s in self.statistics) and not _is_filler(self.instruction)
 
     @property
     def op_name(self) -> str:
-        """The framework's name of the operation (``op_name`` of its metadata) after those of its callers.
+        """The framework's name of the operation (``op_name`` of its metadata), after those of its callers.
 
         Names are joined by ``/``; a name that already starts with its callers' path is not prefixed again.
         """
@@ -108,12 +109,18 @@ class Trace(Displayed):
 
     @property
     def first_nan(self) -> Event | None:
-        """The first event whose value has a NaN and is not a constant or its copy; None if there is none."""
+        """The first event whose value has a NaN; None if there is none.
+
+        Constants of the program and their copies do not count.
+        """
         return next((e for e in self.events if e.has_nan), None)
 
     @property
     def first_infinity(self) -> Event | None:
-        """The first event whose value has an infinity and is not a constant or its copy; None if none is."""
+        """The first event whose value has an infinity; None if there is none.
+
+        Constants of the program and their copies do not count.
+        """
         return next((e for e in self.events if e.has_infinity), None)
 
 
@@ -124,7 +131,7 @@ def trace(
     keep_values: bool = True,
     observe: Callable[[Event], None] | None = None,
 ) -> Trace:
-    """Evaluate a program, and return the values that its instructions compute, in order.
+    """Evaluate a program, and return the values that its instructions compute, in the order of execution.
 
     Scalar computations, such as the reducer of a reduce, are not traced; the reduce itself is.
 
@@ -133,7 +140,8 @@ def trace(
         arguments: its arguments.
         keep_values: keep the values in addition to their statistics, which takes the memory of every array
             ever computed.
-        observe: called with each event when it happens; this event has values in any case.
+        observe: called with each event when it happens; this event has values even if the trace does not keep
+            them.
 
     Raises HloError for an invalid program or for arguments that do not fit.
     """
@@ -153,9 +161,9 @@ def trace(
 def first_event(
     module: HloModule, arguments: Sequence[Value], wanted: Callable[[Event], bool]
 ) -> Event | None:
-    """Evaluate a program up to the first computed value for which ``wanted`` returns true.
+    """Evaluate a program until an instruction computes a value for which ``wanted`` returns true.
 
-    Returns its event; None if there is none.
+    ``wanted`` is called with the event of each value. Returns that event; None if there is none.
     """
     events: list[Event] = []
 
@@ -170,23 +178,24 @@ def first_event(
 
 
 class _Found(Exception):
-    """Raised to stop an evaluation at the event that was searched for."""
+    """Raised to stop an evaluation at the event that is searched for."""
 
 
 @dataclass
 class _Frame:
-    """An instruction that is running its called computations.
+    """An instruction that is running its called computations, such as a while loop.
 
     Attributes:
         instruction: the instruction.
-        runs: how often its first called computation has run, for loops the number of the iteration.
+        runs: the number of completed runs of its first called computation; for a loop, the index of the
+            current iteration.
     """
 
     instruction: HloInstruction
     runs: int = 0
 
     def text(self, computation: HloComputation) -> str:
-        """Return the instruction's name, and which of its iterations or branches runs ``computation``.
+        """Return the instruction's name, with the iteration or branch in which it is running ``computation``.
 
         Examples: ``%while.3[iteration 2] ``, ``%conditional[branch 0] ``, ``%call ``.
         """
@@ -202,7 +211,7 @@ class _Frame:
 class _TracingEvaluator(Evaluator):
     """An evaluator that calls ``record`` with an event for each value that it computes.
 
-    Values are those of the entry and of the computations of control flow and fusions, not of reducers.
+    Values in the entry and in computations run by control flow and fusions count, not those in reducers.
     """
 
     def __init__(self, module: HloModule, record: Callable[[Event], None]) -> None:
@@ -220,7 +229,7 @@ class _TracingEvaluator(Evaluator):
         return self.run(self._entry, arguments)
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
-        """Return a function that evaluates an instruction and records its value."""
+        """Return a function that evaluates an instruction, and records its value if its computation is traced."""
         evaluate = instruction.operation.evaluate
         if instruction.parent not in self._observed:
             return evaluate
@@ -241,7 +250,10 @@ class _TracingEvaluator(Evaluator):
         return observed
 
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """Evaluate a called computation; values in it are recorded as within the calling instruction."""
+        """Evaluate a called computation; return its value.
+
+        The events of values in it name the calling instruction among their callers.
+        """
         if computation not in self._observed or not self._frames:
             return super().call(computation, arguments)
         frame = self._frames[-1]
@@ -259,9 +271,9 @@ class _TracingEvaluator(Evaluator):
 
 
 def _is_filler(instruction: HloInstruction) -> bool:
-    """Return whether a value is a constant, or a broadcast, reshape, conversion or copy of one.
+    """Return whether an instruction is a constant, or a broadcast, reshape, conversion or copy of one.
 
-    Programs fill arrays with NaN and infinities on purpose, which are no faults.
+    Programs fill arrays with NaN and infinities on purpose; such values are not reported as faults.
     """
     if isinstance(instruction.operation, Constant):
         return True
@@ -274,5 +286,5 @@ def _runs_program(instruction: HloInstruction) -> bool:
 
 
 def program_computations(entry: HloComputation) -> set[HloComputation]:
-    """Return the entry and the computations that control flow and fusions run, but not reducers."""
+    """Return the entry and all computations that control flow and fusions run, but not reducers."""
     return set(entry.reachable(_runs_program))

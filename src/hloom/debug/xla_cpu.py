@@ -49,7 +49,10 @@ def on_device(array: object) -> Any:
 
 
 def run_on_xla(text: str, arguments: Sequence[Value]) -> list[Array]:
-    """Run the text of an HLO module on XLA:CPU; return the leaves of its result in order."""
+    """Run the text of an HLO module on XLA:CPU; return the arrays of its result, flattened, in order.
+
+    ``arguments`` are the arrays of all parameters, flattened as well.
+    """
     executable = compile_on_xla(text)
     return [np.asarray(out) for out in executable.execute([on_device(a) for a in arguments])]
 
@@ -57,11 +60,11 @@ def run_on_xla(text: str, arguments: Sequence[Value]) -> list[Array]:
 def run_devices_on_xla(
     text: str, arguments: Sequence[Sequence[Value]], partitions: int = 1
 ) -> list[list[Array]]:
-    """Run a program on several devices of XLA:CPU; return the leaves of the result of each device.
+    """Run a program on several devices of XLA:CPU; return for each the arrays of its result, flattened.
 
     Args:
         text: the text of the HLO module.
-        arguments: the arguments of each device; arrays that the program shards are passed as tiles.
+        arguments: the arguments of each device; for arrays that the program shards, the device's tile.
         partitions: the number of partitions; the number of replicas follows from the number of devices.
     """
     if len(arguments) < 2:
@@ -83,7 +86,7 @@ def run_devices_on_xla(
 
 
 def _on_devices(arrays: Sequence[Any], devices: Sequence[Any]) -> Any:
-    """Copy array n to device n; return the copies as one JAX array that is declared replicated.
+    """Copy ``arrays[n]`` to ``devices[n]``; return the copies as one JAX array that is declared replicated.
 
     The arrays may differ: JAX does not check that the replicas of an array are equal.
     """
@@ -98,11 +101,11 @@ PRESETS: Final = ("canonical", "short_parsable", "fingerprint")
 
 
 def prints(text: str, proto: bytes) -> dict[str, str]:
-    """Return a dictionary of the texts that XLA prints for a program, given as HLO text and serialized proto.
+    """Return the texts that XLA prints for a program, given both as HLO text and as a serialized proto.
 
-    Under the key ``"text"`` is the module parsed from ``text``, under ``"proto"`` the one parsed from
-    ``proto``, both printed with default options. Under each name in `PRESETS` is the module parsed from
-    ``text``, printed with the options that XLA predefines under this name.
+    In the returned dictionary, ``"text"`` is the print of the module parsed from ``text``, and ``"proto"``
+    that of the module parsed from ``proto``, both with default options. Under each name in `PRESETS` is the
+    print of the module parsed from ``text`` with the options that XLA predefines under this name.
     """
     module = private.hlo_module_from_text()(text)
     from_proto = private.HloModule().from_serialized_hlo_module_proto(proto)

@@ -56,7 +56,7 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafeDirectory(OSError):
-    """Raised for a cache directory that another user owns, or may write to."""
+    """Raised for a cache directory that belongs to another user, or that other users may write to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Entry:
 
     Attributes:
         facts: properties of the program as JSON values; see `ProgramFacts`.
-        parts: object files, then the contents of the constants that the facts name.
+        parts: the object files, then the contents of the constants in the order of the fact ``data``.
     """
 
     facts: Mapping[str, object]
@@ -100,15 +100,15 @@ class Entry:
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    """Return whether a parsed JSON value is an object."""
+    """Return whether a parsed JSON value is an object, that is, a dictionary."""
     return isinstance(value, dict)
 
 
 def _pieces(body: bytes) -> list[bytes] | None:
-    """Split the body of a cache file into the byte strings that it holds.
+    """Split the body of a cache file, as written by `Entry.to_bytes`, into the byte strings that it holds.
 
-    The body has the number of the strings, their lengths, then the strings. Returns None if the lengths do
-    not add up to the body's length.
+    The body consists of the number of strings, their lengths, then the strings. Returns None if the lengths
+    do not add up to the body's length.
     """
     if len(body) < _LENGTH.size:
         return None
@@ -129,7 +129,8 @@ class CodeCache:
 
     Args:
         directory: the path; the directory is created when the first entry is stored.
-        limit: the total size of the entries in bytes; the least recently used ones beyond it are evicted.
+        limit: the total size of the entries in bytes; when it is exceeded, the least recently used ones are
+            removed.
     """
 
     def __init__(self, directory: Path, limit: int) -> None:
@@ -138,9 +139,9 @@ class CodeCache:
         self._written = 0
 
     def get(self, key: str) -> Entry | None:
-        """Return the entry of a key; None if there is no entry that is intact and safe to run.
+        """Return the entry stored under ``key``; None if there is none that is intact and safe to run.
 
-        A damaged entry is removed.
+        An entry is not safe if another user may write its file. A damaged entry is removed.
         """
         name = key + _SUFFIX
         try:
@@ -166,7 +167,7 @@ class CodeCache:
     def put(self, key: str, entry: Entry) -> bool:
         """Store an entry under ``key``; return whether it was stored.
 
-        A full or read-only disk is no error.
+        Returns False if the entry exceeds the size limit, or the disk is full or read-only.
         """
         data = entry.to_bytes(key)
         if len(data) > self.limit:
@@ -193,7 +194,7 @@ class CodeCache:
     def _opened_directory(self) -> Generator[int]:
         """Open the cache directory for a ``with`` block; yield its file descriptor.
 
-        Raises UnsafeDirectory if another user owns the directory or may write to it.
+        Raises UnsafeDirectory if the directory belongs to another user or other users may write to it.
         """
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -210,10 +211,10 @@ class CodeCache:
         _warn_once(f"compiled programs are not kept in {self.directory}: {error}")
 
     def _evict(self, directory: int) -> None:
-        """Remove the least recently used entries if the size of all together exceeds the limit.
+        """Remove the least recently used entries if the total size of all entries exceeds the limit.
 
-        Only files that a cache has written are removed, known by their names and the magic string at their
-        beginning. Old temporary files are among them. ``directory`` is a file descriptor.
+        Only files that a cache has written are removed, recognized by their names and the magic string at
+        their beginning; old temporary files are among them. ``directory`` is a file descriptor.
         """
         entries: list[tuple[float, int, str]] = []
         abandoned = time.time() - _TEMPORARY_SECONDS
@@ -242,18 +243,18 @@ class CodeCache:
 
 
 def _is_safe(status: os.stat_result, kind: int) -> bool:
-    """Return whether a file belongs to the effective user and cannot be written by others.
+    """Return whether a file has the type ``kind``, belongs to the effective user, and only they can write it.
 
-    ``kind`` is the required file type, such as `stat.S_IFREG`.
+    ``kind`` is such as `stat.S_IFREG`, ``status`` the file's status.
     """
     mode = status.st_mode
     return stat.S_IFMT(mode) == kind and status.st_uid == os.geteuid() and not mode & _OTHERS_WRITE
 
 
 def _write(data: bytes, key: str, directory: int) -> None:
-    """Write the cache file of ``key`` under a temporary name, then rename it; raises OSError.
+    """Write ``data`` to the cache file of ``key``, under a temporary name first, then rename the file.
 
-    ``data`` is the content of the file, ``directory`` the file descriptor of its directory.
+    ``directory`` is the file descriptor of the cache directory. Raises OSError.
     """
     temporary = f".{key}-{os.urandom(8).hex()}{_SUFFIX}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
@@ -268,9 +269,10 @@ def _write(data: bytes, key: str, directory: int) -> None:
 
 
 def _touch(name: str, directory: int) -> None:
-    """Set the modification time of an entry's file to now: eviction takes it for the time of last use.
+    """Set the modification time of the cache file ``name`` to now; for eviction it is the time of last use.
 
-    Errors are ignored: another process may have evicted the entry, or the disk may be read-only.
+    Errors are ignored: another process may have removed the file, or the disk may be read-only. ``directory``
+    is the file descriptor of the cache directory.
     """
     with suppress(OSError):
         os.utime(name, dir_fd=directory, follow_symlinks=False)
@@ -290,9 +292,9 @@ def _warn_once(message: str) -> None:
 
 
 def configured_cache() -> CodeCache | None:
-    """Return the cache that the environment variables ask for; None if the cache is disabled.
+    """Return the cache that environment variables configure; None if ``HLOOM_CACHE`` disables the cache.
 
-    Raises HloError by the rule ``cpu.cache-limit`` for a size limit that is not a number.
+    Raises HloError (rule ``cpu.cache-limit``) for a size limit that is not a number.
     """
     if os.environ.get("HLOOM_CACHE", "1").lower() in ("0", "off", "no", "false"):
         return None
@@ -313,7 +315,7 @@ def _cache_in(directory: str, mebibytes: int) -> CodeCache:
 
 
 def key_of(*parts: str | bytes) -> str:
-    """Return the cache key of a program, the hexadecimal digits of a digest.
+    """Return the cache key of a program: the hexadecimal digits of a digest.
 
     It digests ``parts``, which are all inputs of the compilation, and the `compiler_identity`.
     """
@@ -330,7 +332,7 @@ def compiler_identity() -> str:
     """Return a digest of the sizes and modification times of the compiler's source files.
 
     The folders of the packages on which the compiler depends, such as numpy's, count as source files. All
-    cache keys contain the digest, and so change with any of them.
+    cache keys include the digest, so that programs are compiled again after any of these files changes.
     """
     described = _sources(_PACKAGE, PACKAGES_OUTSIDE_KEY)
     for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes", "jaxlib"):
@@ -344,18 +346,18 @@ def compiler_identity() -> str:
 
 @cache
 def identity_of(*packages: str) -> str:
-    """Return a digest of the sizes and modification times of the source files of ``packages`` of hloom.
+    """Return a digest of the sizes and modification times of the source files of subpackages of hloom.
 
-    It is for packages that `compiler_identity` leaves out since the compiler does not import them. If another
-    caller uses them in a compilation, it adds this digest to the cache key of the program.
+    It is for packages that `compiler_identity` leaves out since the compiler does not import them: a caller
+    that uses them in a compilation adds this digest to the cache key of the program.
     """
     return _digest([line for package in packages for line in _sources(f"{_PACKAGE}/{package}")])
 
 
 def _sources(package: str, excluded: Collection[str] = ()) -> list[str]:
-    """Return a line with the path, size and time of each Python file in a package and its subpackages.
+    """Return, for each Python file in a package and its subpackages, a line with its path, size and time.
 
-    Folders whose names are in ``excluded`` are left out.
+    ``package`` is the folder of the package. Subfolders whose names are in ``excluded`` are left out.
     """
     lines: list[str] = []
     skipped = {"__pycache__", *excluded}

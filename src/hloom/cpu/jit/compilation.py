@@ -24,7 +24,7 @@ from hloom.runtime.cores import available_cores
 def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
     """Return a copy of ``module`` after the CPU backend's passes.
 
-    ``observe`` is called with each pass that changed the copy, and the copy after it.
+    ``observe`` is called after each pass that changed the copy, with the pass and the changed copy.
     """
     with phase("passes", "copy"):
         optimized = clone_module(module)
@@ -42,12 +42,12 @@ def compile_module(
 ) -> tuple[NativeProgram, Entry]:
     """Compile an optimized module to object code for ``target``.
 
-    Returns the emitted program, and the cache entry with its object files and the facts that callers need.
+    Returns the program as LLVM IR, and a cache entry with its object files and the facts needed to run them.
 
     Args:
         module: the module after `optimize`.
         target: the machine to make code for.
-        timer: the class that emits code to measure each instruction's time; None for none; see
+        timer: the class that emits code to measure each instruction's time; None to measure no times; see
             `hloom.cpu.runtime.timers`.
         level: optimization level of LLVM's code generator.
         keeps_packed: whether callers keep packed copies of arguments from run to run; see

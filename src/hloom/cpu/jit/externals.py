@@ -19,7 +19,7 @@ _C_LIBRARY: Final = frozenset(_NAMES.split())
 
 
 def address_of(name: str) -> int | None:
-    """Return the address of an external function; None for one that compiled programs may not call."""
+    """Return the address of an external function; None if compiled programs may not call that function."""
     if name in PROVIDERS:
         return PROVIDERS[name]()
     if name in _C_LIBRARY:

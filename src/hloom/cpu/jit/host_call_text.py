@@ -18,8 +18,9 @@ _OPTIONS: Final = PrintOptions.short_parsable().replace(print_original_value=Fal
 def text_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> str:
     """Return the text of a module, from which `calls_in` restores the instructions ``calls``.
 
-    These are the instructions that native code leaves to Python. Returns "" if there are none. Constants are
-    elided unless some of the instructions calls a computation with a constant, which Python must evaluate.
+    These are the instructions of the module that native code leaves to Python; returns "" if there are none.
+    Constants are elided, unless a computation called by these instructions has a constant, as Python needs
+    its value.
     """
     if not calls:
         return ""
@@ -34,7 +35,7 @@ def places_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> tuple
 
 
 def calls_in(text: str, places: Sequence[tuple[str, str]]) -> tuple[HloInstruction, ...]:
-    """Parse the text of a module, and return its instructions at ``places``.
+    """Parse the text of a module that `text_of_calls` returned, and return its instructions at ``places``.
 
     A place is (name of the computation, name of the instruction).
     """

@@ -123,7 +123,7 @@ class CompilerError(HloError):
 class _Library:
     """llvmlite's shared library, loaded by ctypes.
 
-    Its attributes are the functions of `_SIGNATURES` by name, with argument and result types.
+    Its attributes are the functions in `_SIGNATURES`, each under its name without the prefix ``LLVMPY_``.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class _Library:
         raise AttributeError(name)
 
     def text_of(self, name: str) -> str:
-        """Call the LLVM function ``name``, which allocates a string; return the string."""
+        """Call the LLVM function ``name``, which returns a string through a pointer; return the string."""
         out = c_char_p()
         getattr(self, name)(byref(out))
         return (out.value or b"").decode()
@@ -179,7 +179,10 @@ def _with_every_target() -> _Library:
 
 @cache
 def names(target: Target) -> tuple[str, str]:
-    """Return (CPU name, comma-separated features) of ``target`` in LLVM's syntax."""
+    """Return (CPU name, comma-separated features) of ``target`` in LLVM's syntax.
+
+    For the CPU name `NATIVE`, they are those of the host, with the features of ``target`` added.
+    """
     if target.cpu == NATIVE:
         lib = library()
         found = lib.text_of("GetHostCPUFeatures").split(",")
@@ -191,8 +194,8 @@ def names(target: Target) -> tuple[str, str]:
 def check_intrinsics(module: Module, target: Target) -> None:
     """Check that ``target`` has every processor-specific intrinsic that ``module`` declares.
 
-    LLVM's code generator would end the process at others. Raises CompilerError by the rule
-    ``cpu.llvm-intrinsic`` if one is missing.
+    LLVM's code generator would end the process at a missing one. Raises CompilerError (rule
+    ``cpu.llvm-intrinsic``) if one is missing.
     """
     for name in module.declarations:
         family = name.partition(".")[2].partition(".")[0]
@@ -206,7 +209,7 @@ def check_intrinsics(module: Module, target: Target) -> None:
 
 
 def generate_module(module: Module, *, assembly: bool = False) -> bytes:
-    """Return the object code of a module for its target, or its assembly if ``assembly``.
+    """Compile a module for its target; return the object file, or assembly text if ``assembly``.
 
     Raises CompilerError if LLVM refuses the module.
     """
@@ -217,7 +220,7 @@ def generate_module(module: Module, *, assembly: bool = False) -> bytes:
 
 
 def simplified_names(module: Module) -> list[str]:
-    """Return the names of a module's functions that LLVM is to optimize before code generation."""
+    """Return the names of a module's functions whose IR LLVM is to optimize before code generation."""
     return [name for name, f in module.functions.items() if SIMPLIFIED in f.attributes]
 
 
@@ -232,18 +235,18 @@ def generate(
     linked: str = "",
     internal: Sequence[str] = (),
 ) -> bytes:
-    """Return the object code, or the assembly, of LLVM IR.
+    """Compile LLVM IR for ``target``; return the object file, or assembly text if ``assembly``.
 
     Args:
         text: LLVM IR.
         target: the machine to make code for.
-        level: optimization level of the code generator, 0 to 3; IR is not optimized.
+        level: optimization level of the code generator, 0 to 3; it does not affect the optimization of IR.
         assembly: return assembly instead of an object file.
-        simplified: names of functions to optimize before code generation.
-        promoted: whether to inline all calls of ``alwaysinline`` functions and to promote stack memory to
-            registers, which takes a fifth of the time of optimizing the functions by ``simplified``.
-        linked: LLVM IR of a second module to link, whose definitions the first one declares; "" for none.
-        internal: names of functions to give internal linkage, although the text exports them.
+        simplified: names of functions whose IR is optimized before code generation.
+        promoted: inline all calls of ``alwaysinline`` functions and promote stack memory to registers, which
+            takes a fifth of the time of optimizing all functions as ``simplified``.
+        linked: LLVM IR of a second module to link, with functions that the first one declares; "" for none.
+        internal: names of functions to give internal linkage, although ``text`` exports them.
 
     Raises CompilerError if LLVM refuses the text.
     """
@@ -301,7 +304,7 @@ def _verified(lib: _Library, context: Handle, text: str, linked: str, internal: 
 
 
 def _parsed(lib: _Library, context: Handle, text: str) -> Handle:
-    """Parse LLVM IR and return the module; raises CompilerError by the rule ``cpu.llvm-parse``."""
+    """Parse LLVM IR and return the module; raises CompilerError (rule ``cpu.llvm-parse``) if it is invalid."""
     error = c_char_p()
     module = lib.ParseAssembly(context, text.encode(), byref(error))
     if not module:
@@ -319,7 +322,10 @@ the code of a short function, so machines are kept: at most one for each thread 
 
 @contextmanager
 def _borrowed_machine(lib: _Library, target: Target, level: int) -> Generator[Handle]:
-    """Yield a target machine for a ``with`` block; create one if other threads use all that exist."""
+    """Yield one of LLVM's target machines, for the use of one thread in a ``with`` block.
+
+    Creates one if other threads use all that exist.
+    """
     idle = _machines.setdefault((target, level), [])
     try:
         machine = idle.pop()
@@ -373,8 +379,8 @@ def _simplify(lib: _Library, machine: Handle, module: Handle, functions: Sequenc
     of floating-point operations changes.
 
     Returns whether the module is valid afterwards; the code generator would end the process on an invalid
-    one. Up to LLVM 22.1, SROA makes a module invalid if vectors are stored to an array in another order than
-    that of their addresses: it uses some before their definitions (llvm/llvm-project#189680).
+    one. Up to LLVM 22.1, SROA makes a module invalid if vectors are stored to an array in an order different
+    from that of their addresses: it uses some before their definitions (llvm/llvm-project#189680).
     """
     with _pass_builder(lib, machine) as builder:
         _run_passes(lib, builder, module, ("AlwaysInliner", "SROA"))
@@ -402,7 +408,8 @@ class CodeQueue:
 
     Args:
         target: the machine to make code for.
-        threads: number of threads that compile at once, the caller's included once it calls `finish`.
+        threads: number of threads that compile at the same time, including the caller's while it is in
+            `finish`.
         level: optimization level of the code generator; see `generate`.
     """
 
@@ -418,13 +425,13 @@ class CodeQueue:
     def add(
         self, text: str, simplified: Sequence[str] = (), *, last: bool = False, level: int | None = None
     ) -> None:
-        """Add a module to the queue; another thread starts to compile it if one more is allowed.
+        """Add a module to the queue, and start a thread that compiles it, unless enough threads are running.
 
         Args:
             text: LLVM IR of the module.
-            simplified: see `generate`.
-            last: start no thread; the caller compiles the text itself in `finish`.
-            level: optimization level of the code generator; None for the queue's.
+            simplified: names of functions whose IR is optimized; see `generate`.
+            last: start no thread; the caller's thread compiles the module in `finish`.
+            level: optimization level of the code generator; None for that of the queue.
         """
         with self._lock:
             self._jobs.append((text, simplified, self.level if level is None else level))
@@ -440,9 +447,10 @@ class CodeQueue:
         helper.start()
 
     def finish(self) -> list[bytes]:
-        """Compile what no thread has begun, and wait for the threads.
+        """Compile the modules that no thread has begun, and wait for the other threads.
 
-        Returns the object files of all modules in the order of `add`; raises as `generate` does.
+        Returns the object files of all modules in the order of `add`; raises CompilerError if LLVM refuses
+        one.
         """
         self._work()
         for helper in self._helpers:

@@ -45,7 +45,7 @@ DATA_ALIGNMENT: Final = 64
 def _protect() -> Callable[[int, int, int], int]:
     """Return the C library's ``mprotect`` as a ctypes function.
 
-    It is cached because ctypes defines a class for each library that it opens.
+    The function is cached because ctypes defines a class for each library that it opens.
     """
     mprotect = ctypes.CDLL(None).mprotect
     mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -56,22 +56,23 @@ class LoadedObject:
     """Code and data of object files in executable memory, which is freed with this Python object.
 
     Attributes:
-        symbols: addresses of the symbols that the objects and the data define.
-        size: bytes of the mapping.
+        symbols: the address of each symbol that the objects and the data define, by name.
+        size: the size of the memory in bytes.
     """
 
     def __init__(
         self, objects: Sequence[bytes], externals: Externals, data: Mapping[str, bytes] | None = None
     ) -> None:
-        """Load objects that may refer to each other's symbols.
+        """Load object files that may refer to each other's symbols.
 
         Args:
             objects: relocatable ELF files for this machine.
-            externals: returns the address of a symbol that none of the objects defines; None if it is
+            externals: returns the address of a symbol that none of the objects defines; None if that is
                 unknown.
-            data: contents of constants by symbol.
+            data: contents of constants to load, by the names of their symbols.
 
-        Raises LoadError for a file of another format, an undefined symbol, or an unknown kind of relocation.
+        Raises LoadError for a file of an unsupported format or for a different machine, an undefined symbol,
+        or an unknown kind of relocation.
         """
         image = Image(objects, data or {})
         if image.machine != _MACHINES.get(os.uname().machine):
@@ -89,9 +90,9 @@ class Image:
     """The layout of several object files, and of constants, in one memory mapping.
 
     Attributes:
-        machine: ELF's number of the processor.
+        machine: ELF's number of the processor architecture.
         size: size of the mapping in bytes, a multiple of the page size.
-        writable_from: offset of the pages of writable data, which follow code and constants.
+        writable_from: offset in bytes of the pages of writable data, which follow code and constants.
     """
 
     def __init__(self, objects: Sequence[bytes], data: Mapping[str, bytes]) -> None:
@@ -124,9 +125,10 @@ class Image:
         self.size = _aligned(position, mmap.PAGESIZE)
 
     def write(self, memory: Memory, base: int, externals: Externals) -> dict[str, int]:
-        """Copy and relocate all sections to ``memory``, which is mapped at address ``base``.
+        """Copy all sections to ``memory``, which is mapped at address ``base``, and apply their relocations.
 
-        Returns the addresses of all symbols that the objects and constants define.
+        Returns the address of each symbol that the objects and constants define, by name. ``externals``
+        returns the addresses of other symbols.
         """
         try:
             return self._write(memory, base, externals)
@@ -181,10 +183,10 @@ class _Object:
     """A parsed ELF object file: sections with their offsets in the mapping, symbols, relocations.
 
     Attributes:
-        places: offset of each section in the mapping; -1 if it is not loaded.
+        places: offset of each section in the mapping; -1 if the section is not loaded.
         symbols: (name, offset in the mapping) of each symbol; the offset is None for one defined elsewhere.
-        relocations: (section, offset in it, kind, number of the symbol, addend) of each relocation in a
-            loaded section.
+        relocations: (section, offset in it, kind, index of the symbol, addend) of each relocation in a loaded
+            section.
     """
 
     def __init__(self, file: bytes) -> None:
@@ -213,7 +215,10 @@ class _Object:
                 self.relocations += [(section[7], at, i & 0xFFFFFFFF, i >> 32, add) for at, i, add in entries]
 
     def _read_symbols(self, section: tuple[int, ...]) -> None:
-        """Read (name, info, section index, value) of every symbol in a symbol table section."""
+        """Read (name, info, section index, value) of every symbol in a symbol table, and append it to ``_raw``.
+
+        ``section`` is the header of the symbol table's section.
+        """
         names = self.sections[section[6]][4]
         entries = _SYMBOL.iter_unpack(self.file[section[4] : section[4] + section[5]])
         for name_at, info, _, index, value, _ in entries:
@@ -222,9 +227,10 @@ class _Object:
             self._raw.append((name, info, index, value))
 
     def place(self, position: int, *, writable: bool) -> int:
-        """Assign offsets in the mapping, from ``position`` on, to the loaded sections of one kind.
+        """Assign offsets in the mapping, from ``position`` on, to the writable or to the read-only sections.
 
-        ``writable`` selects the writable sections, or all others. Returns the end of the last one.
+        ``writable`` selects which; sections that are not loaded get none. Returns the end of the last
+        section, or ``position`` if there is none.
         """
         for number, section in enumerate(self.sections):
             flags, size, align = section[2], section[5], max(section[8], 1)
@@ -236,9 +242,9 @@ class _Object:
         return position
 
     def _position(self, index: int, value: int) -> int | None:
-        """Return the offset in the mapping of a symbol, from its section index and its offset in the section.
+        """Return the offset in the mapping of a symbol; None if it is defined elsewhere, or not in a section.
 
-        Returns None if the symbol is defined elsewhere, or not in a section.
+        ``index`` is the index of its section, ``value`` its offset in the section.
         """
         return self.places[index] + value if 0 < index < len(self.places) else None
 
@@ -251,9 +257,9 @@ class _Object:
         ]
 
     def indirect(self) -> list[str]:
-        """Return the symbols that need an entry in the address table (GOT), or may need a jump stub (PLT).
+        """Return the symbols that need an entry in the table of addresses (GOT) or may need a jump (PLT stub).
 
-        A jump stub may be needed for each symbol that the object does not define.
+        Such a jump may be needed for each symbol that the object does not define.
         """
         through_table = THROUGH_TABLE[self.machine]
         tabled = {self._raw[number][0] for _, _, kind, number, _ in self.relocations if kind in through_table}

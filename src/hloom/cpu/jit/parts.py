@@ -27,10 +27,10 @@ LONG_LOOPS: Final = 3000
 
 
 class PartStream:
-    """Divides a module into parts, groups of functions, and has them compiled while it is being emitted.
+    """Divides a module into groups of functions, which are compiled while later functions are being emitted.
 
     Args:
-        queue: compiles the parts.
+        queue: the queue whose threads compile the groups.
     """
 
     def __init__(self, queue: CodeQueue) -> None:
@@ -38,15 +38,18 @@ class PartStream:
         self._done = 0
 
     def offer(self, module: Module) -> None:
-        """Queue the functions finished since the last part as a new part, if they are long enough."""
+        """Queue the functions that were added to the module since the last call that queued any.
+
+        Does nothing if they have less than `PART_INSTRUCTIONS` instructions, too few to compile separately.
+        """
         fresh = list(islice(module.functions, self._done, None))
         if sum([module.functions[name].size for name in fresh]) >= PART_INSTRUCTIONS:
             self._add(module, fresh)
 
     def finish(self, module: Module) -> list[bytes]:
-        """Queue the remaining functions of the finished module, and wait for all parts.
+        """Queue the remaining functions of the complete module, and wait until all functions are compiled.
 
-        Returns the object files of all parts; raises CompilerError.
+        Returns the object files; raises CompilerError if LLVM refuses a function.
         """
         names = list(islice(module.functions, self._done, None))
         long = [name for name in names if _is_long(module.functions[name])]
@@ -61,9 +64,10 @@ class PartStream:
         return self._queue.finish()
 
     def _add(self, module: Module, names: list[str], *, last: bool = False, level: int | None = None) -> None:
-        """Queue the functions ``names`` of a module as one part.
+        """Queue the functions ``names`` of a module, to be compiled to one object file.
 
-        ``last`` and ``level`` are passed to `CodeQueue.add`; with a level, LLVM does not optimize the IR.
+        ``last`` and ``level`` are passed to `CodeQueue.add`. Unless ``level`` is None, LLVM does not optimize
+        the IR.
         """
         check_intrinsics(module, self._queue.target)
         selected = set(names)

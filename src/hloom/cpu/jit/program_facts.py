@@ -18,22 +18,25 @@ T = TypeVar("T")
 class ProgramFacts:
     """What callers need to know about a compiled program in order to run it.
 
+    Arrays of arguments and of the result are numbered in the order in which they appear in nested tuples.
+
     Attributes:
         signature: types and sizes of parameters and result; see `signature_of`.
-        temp_bytes: size of the arena, the memory of all temporaries.
-        argument_bytes, result_bytes: sizes of the leaves of arguments and results, in order.
-        work: rough number of elementary operations of a run.
-        is_bounded: whether the work of every loop is known; if not, a run may take any time.
+        temp_bytes: size of the memory for all temporaries of a run.
+        argument_bytes, result_bytes: sizes in bytes of the arrays of arguments and results.
+        work: rough number of elementary operations of a run; loops of unknown trip count are counted once.
+        is_bounded: whether the trip counts of all loops are known.
         host_calls: (name of its computation, name of the instruction) for each instruction at which native
             code calls Python.
-        text: the optimized module if there are such instructions, else ""; see
+        text: the text of the optimized module if there are such instructions, else ""; see
             `hloom.cpu.jit.host_call_text`.
-        shares: whether any kernel shares its iterations among the threads of the pool.
+        shares: whether any kernel divides its iterations among the threads of the pool.
         data: names of the constants whose contents follow the object files in the cache entry.
-        reuses: (number of a result leaf, number of an argument leaf) where the result may take the argument's
-            memory; see `hloom.buffers.reuse`.
-        packed: (number of the argument leaf, size in bytes, digest of the order of the elements) of each
-            packed copy of an argument that the caller may keep; see `hloom.cpu.packed_arguments`.
+        reuses: (number of an array of the result, number of an array of the arguments) where the first may
+            take the memory of the second; see `hloom.buffers.reuse`.
+        packed: (number of an array of the arguments, size in bytes, digest of the order of the elements) of
+            each rearranged copy of an argument that the caller may keep between runs; see
+            `hloom.cpu.packed_arguments`.
     """
 
     signature: str
@@ -61,9 +64,9 @@ class ProgramFacts:
 
     @staticmethod
     def from_json(facts: Mapping[str, object]) -> ProgramFacts | None:
-        """Parse what `to_json` returned.
+        """Parse the dictionary of JSON values that `to_json` returned.
 
-        Returns None if a fact is missing, superfluous, or of another type.
+        Returns None if a fact is missing, superfluous, or of a wrong type.
         """
         try:
             parsed = ProgramFacts(

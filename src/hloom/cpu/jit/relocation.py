@@ -15,7 +15,7 @@ from hloom.errors import HloError
 
 
 class LoadError(HloError):
-    """Raised for an object file that cannot be loaded; the program is then compiled again."""
+    """Raised for an object file that cannot be loaded; callers then compile the program again."""
 
 
 Memory: TypeAlias = "bytearray | mmap.mmap"
@@ -62,28 +62,30 @@ def _patch(memory: Memory, at: int, clear: int, bits: int) -> None:
 
 
 def _page21(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
-    """Write the relocation of an ADRP instruction: the distance from its page to the symbol's, in pages.
+    """Write into an ADRP instruction the distance from its page to that of its target, in pages.
 
     The two lowest bits of the distance are stored at bit 29 of the instruction, the others at bit 5. The
-    instruction is at position ``at`` of ``memory`` and at the address ``place``.
+    instruction is at position ``at`` of ``memory``, and its address is ``place``; the target is ``symbol +
+    addend``.
     """
     pages = _fits(((symbol + addend) & ~_PAGE) - (place & ~_PAGE), 33) >> 12
     _patch(memory, at, 0x60FFFFE0, (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
 
 
 def _branch26(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
-    """Write the relocation of a B or BL instruction: the distance to the symbol in words of 4 bytes.
+    """Write into a B or BL instruction the distance to its target, in words of 4 bytes.
 
-    The instruction is at position ``at`` of ``memory`` and at the address ``place``.
+    The instruction is at position ``at`` of ``memory``, and its address is ``place``; the target is ``symbol
+    + addend``.
     """
     distance = _fits(symbol + addend - place, 28)
     _patch(memory, at, 0x03FFFFFF, distance >> 2 & 0x03FFFFFF)
 
 
 def _low12(shift: int) -> Relocate:
-    """Return the function that relocates an ADD, LDR or STR instruction.
+    """Return the function that relocates an ADD, LDR or STR instruction of AArch64.
 
-    It writes the symbol's offset in its page, in units of ``1 << shift`` bytes, at bit 10 of the instruction.
+    It writes the target's offset in its page, in units of ``1 << shift`` bytes, at bit 10 of the instruction.
     """
 
     def relocate(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
@@ -136,7 +138,7 @@ JUMP_BYTES: Final = 16
 
 
 def jump(machine: int, target: int) -> bytes:
-    """Return code of a machine, given by its ELF number, that jumps to the absolute address ``target``."""
+    """Return machine code that jumps to the absolute address ``target``; ``machine`` is `X86_64` or `AARCH64`."""
     if machine == X86_64:
         return b"\xff\x25\x00\x00\x00\x00" + struct.pack("<Q", target) + b"\xcc\xcc"  # jmp *[rip]
     return struct.pack("<IIQ", 0x58000050, 0xD61F0200, target)  # ldr x16, .+8; br x16
