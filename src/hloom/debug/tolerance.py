@@ -135,7 +135,7 @@ def is_loose(value: Value, bounds: Bounds) -> bool:
 
 
 def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
-    """Return ``bounds``, with the bounds of arrays where they are loose lowered to ``others`` if these are less.
+    """Return ``bounds``, for arrays with loose bounds lowered to those of ``others`` that are less.
 
     Args:
         value: the result that the bounds are for; `is_loose` compares its elements with them.

@@ -229,7 +229,7 @@ class _TracingEvaluator(Evaluator):
         return self.run(self._entry, arguments)
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
-        """Return a function that evaluates an instruction, and records its value if its computation is traced."""
+        """Return a function that evaluates an instruction, and also records its value unless in a reducer."""
         evaluate = instruction.operation.evaluate
         if instruction.parent not in self._observed:
             return evaluate

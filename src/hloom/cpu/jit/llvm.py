@@ -304,7 +304,7 @@ def _verified(lib: _Library, context: Handle, text: str, linked: str, internal: 
 
 
 def _parsed(lib: _Library, context: Handle, text: str) -> Handle:
-    """Parse LLVM IR and return the module; raises CompilerError (rule ``cpu.llvm-parse``) if it is invalid."""
+    """Parse LLVM IR and return the module; raises CompilerError (rule ``cpu.llvm-parse``) for bad syntax."""
     error = c_char_p()
     module = lib.ParseAssembly(context, text.encode(), byref(error))
     if not module:

@@ -215,7 +215,7 @@ class _Object:
                 self.relocations += [(section[7], at, i & 0xFFFFFFFF, i >> 32, add) for at, i, add in entries]
 
     def _read_symbols(self, section: tuple[int, ...]) -> None:
-        """Read (name, info, section index, value) of every symbol in a symbol table, and append it to ``_raw``.
+        """Append (name, info, section index, value) of every symbol in a symbol table to ``_raw``.
 
         ``section`` is the header of the symbol table's section.
         """
@@ -257,9 +257,10 @@ class _Object:
         ]
 
     def indirect(self) -> list[str]:
-        """Return the symbols that need an entry in the table of addresses (GOT) or may need a jump (PLT stub).
+        """Return the symbols that need an entry in the table of addresses (GOT) or may need a PLT stub.
 
-        Such a jump may be needed for each symbol that the object does not define.
+        A PLT stub, a jump to the symbol's address, may be needed for each symbol that the object does not
+        define.
         """
         through_table = THROUGH_TABLE[self.machine]
         tabled = {self._raw[number][0] for _, _, kind, number, _ in self.relocations if kind in through_table}

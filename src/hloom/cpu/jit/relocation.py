@@ -138,7 +138,7 @@ JUMP_BYTES: Final = 16
 
 
 def jump(machine: int, target: int) -> bytes:
-    """Return machine code that jumps to the absolute address ``target``; ``machine`` is `X86_64` or `AARCH64`."""
+    """Return code for the ELF ``machine`` (`X86_64` or `AARCH64`) that jumps to the address ``target``."""
     if machine == X86_64:
         return b"\xff\x25\x00\x00\x00\x00" + struct.pack("<Q", target) + b"\xcc\xcc"  # jmp *[rip]
     return struct.pack("<IIQ", 0x58000050, 0xD61F0200, target)  # ldr x16, .+8; br x16

@@ -41,9 +41,9 @@ from hloom.shape.shape import Shape
 
 @KERNELS.register("replica-id", "partition-id")
 def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the load of the replica or partition id from the context, a struct that the caller passes.
+    """Emit the store of the device's replica or partition id, taken from the context that the caller passes.
 
-    The id is 0 if the pointer to the context is null.
+    The context is a struct; the id is 0 if the pointer to it is null.
     """
     i = plan.instruction
     f = program.function
@@ -59,11 +59,11 @@ def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 @KERNELS.register(*NATIVE_COLLECTIVES)
 def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a collective.
+    """Emit a collective, twice: as native code and as a host call (into Python).
 
-    Two versions are emitted, native code and a host call (into Python). At run time, the native code is
-    taken if the context, a struct that the caller passes, has a participant record for the collective.
-    Through these records the devices of a group find the addresses of each other's arrays.
+    At run time, the native code is taken if the context, a struct that the caller passes, has a participant
+    record for the collective. In these records the devices of a group find the addresses of each other's
+    arrays.
     """
     i = plan.instruction
     f = program.function
@@ -96,7 +96,7 @@ class _CollectiveEmitter:
     Args:
         program: the program to emit into.
         i: the collective.
-        number: its index in the table of participant records, which the caller of the program passes.
+        number: its index among the instructions that may call the host; participant records are stored by it.
         participant: the address of the device's participant record: the words in memory by which the other
             devices of the group find its arrays.
     """
@@ -107,10 +107,11 @@ class _CollectiveEmitter:
         self.results = [s for _, s in leaves(i.shape)]
 
     def run(self) -> None:
-        """Emit all steps of the collective.
+        """Emit the whole collective.
 
-        The device publishes the addresses of its arrays, waits for the other participants, computes its
-        result, and waits until no participant reads these arrays any more.
+        The emitted code publishes the addresses of this device's arrays, waits for the other participants,
+        computes this device's result from their arrays, and waits until no participant reads this device's
+        arrays any more.
         """
         program, i = self.program, self.i
         places = [program.pointer(o) for o in i.operands]
@@ -138,9 +139,10 @@ class _CollectiveEmitter:
         self.rendezvous(3)
 
     def rendezvous(self, step: int) -> None:
-        """Emit a wait for all participants: on arrival (1), between two kernels (2), or on departure (3).
+        """Emit a wait for all participants.
 
-        If the wait fails, the emitted code returns the status 1 from the program at once.
+        ``step`` is 1 before any array is read, 2 between two kernels, and 3 at the end. If the wait fails,
+        the emitted code returns the status 1 from the program at once.
         """
         f, timer = self.program.function, self.program.timer
         number = f.constant(I64, self.number)
@@ -169,14 +171,15 @@ class _CollectiveEmitter:
 
 
 class _Table:
-    """Emits a collective kernel's accesses to its own and the other devices' participant records.
+    """Emits a collective kernel's accesses to the participant records of its device and of the others.
 
     A participant record has the addresses of a device's operands and results.
 
     Attributes:
         function: the kernel.
         position, count: this device's position in the replica group, and the number of devices in the group.
-        source: the position of the device whose operands a collective-permute copies to this one; -1 if none.
+        source: the position of the device whose operands a collective-permute copies to this one; -1 if no
+            device sends to this one.
     """
 
     def __init__(self, f: Function, participant: Value, operands: int) -> None:
@@ -192,9 +195,10 @@ class _Table:
         return self._array(participant, number)
 
     def result(self, number: int, participant: Value | None = None) -> Value:
-        """Emit the load of the address of result ``number``, a leaf of the result.
+        """Emit the load of the address of the array of index ``number`` in a device's result.
 
-        ``participant`` is the position in the group of the device whose result it is; None for this device.
+        ``participant`` is the position of the device in the group; None stands for the device that runs the
+        code.
         """
         if participant is not None:
             return self._array(participant, self._operands + number)
@@ -204,9 +208,9 @@ class _Table:
         return Fields(PARTICIPANT, self._rendezvous.load("participants", participant)).load("arrays", number)
 
     def part(self, size: int, participant: Value) -> tuple[Value, Value]:
-        """Emit the range [begin, end) of elements that the device at position ``participant`` reduces.
+        """Emit the bounds (begin, end) of the elements that the device at position ``participant`` reduces.
 
-        The ranges of all participants cover ``size`` elements, and begin at multiples of 64.
+        Together the devices reduce ``size`` elements; their intervals begin at multiples of 64 or are empty.
         """
         f = self.function
         each = ((self.count + (size - 1)).unsigned_divide(self.count) + 63) & -64
@@ -231,7 +235,7 @@ def _bytes(shape: Shape) -> int:
 
 
 def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Value, size: Value) -> None:
-    """Emit the reduction, across all participants, of ``size`` elements of operand ``number``.
+    """Emit the reduction, across all participants, of ``size`` elements of the operand of index ``number``.
 
     The elements begin at index ``begin``. The values of the participants are combined in the order of their
     positions in the group; the results are stored to ``target``.
@@ -269,21 +273,24 @@ def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Val
 
 
 def _reduced(t: _Table, i: HloInstruction) -> None:
-    """Emit the body of a small all-reduce: every participant reduces all elements."""
+    """Emit the body of a small all-reduce: every participant reduces all elements for itself."""
     f = t.function
     for n, shape in _operand_leaves(i):
         _reduce(t, i, n, t.result(n), f.constant(I64, 0), f.constant(I64, shape.element_count))
 
 
 def _reduced_parts(t: _Table, i: HloInstruction) -> None:
-    """Emit the first step of a large all-reduce: every participant reduces its range of each operand."""
+    """Emit the first step of a large all-reduce: every participant reduces its share of each operand.
+
+    Its results of these elements are stored in its own result.
+    """
     for n, shape in _operand_leaves(i):
         begin, end = t.part(shape.element_count, t.position)
         _reduce(t, i, n, t.function.offset(t.result(n), begin * _bytes(shape)), begin, end - begin)
 
 
 def _collected_parts(t: _Table, i: HloInstruction) -> None:
-    """Emit the second step of a large all-reduce: copy the ranges that the others have reduced."""
+    """Emit the second step of a large all-reduce: copy the elements that other participants have reduced."""
     f = t.function
     for n, shape in _operand_leaves(i):
         with f.loop(0, t.count) as loop, f.when(loop.index.compare("ne", t.position)):
@@ -324,7 +331,7 @@ def _gathered(t: _Table, i: HloInstruction) -> None:
 def _exchanged(t: _Table, i: HloInstruction) -> None:
     """Emit the body of an all-to-all of one array.
 
-    It copies the part for this participant, along the split dimension, from every participant's operand.
+    It copies from every participant's operand the slice, along the split dimension, that is for this device.
     """
     f, shape = t.function, i.shape
     if not leaf_bytes(shape):
@@ -343,7 +350,7 @@ def _exchanged(t: _Table, i: HloInstruction) -> None:
 def _dealt(t: _Table, i: HloInstruction) -> None:
     """Emit the body of an all-to-all of a tuple.
 
-    Element n of the result is the operand that participant n has for this participant.
+    At position p in the group, element n of the result is operand p of the participant at position n.
     """
     f = t.function
     for n, shape in enumerate(i.shape.tuple_shapes):
@@ -352,7 +359,10 @@ def _dealt(t: _Table, i: HloInstruction) -> None:
 
 
 def _permuted(t: _Table, i: HloInstruction) -> None:
-    """Emit the body of a collective-permute: copy the source's operands, or store zeros without a source."""
+    """Emit the body of a collective-permute: copy the operands of this device's source.
+
+    If no device is its source, zeros are stored.
+    """
     f = t.function
     for n, shape in _operand_leaves(i):
         size = f.constant(I64, leaf_bytes(shape))

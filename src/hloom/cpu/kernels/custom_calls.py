@@ -29,7 +29,8 @@ _FOREIGN_FUNCTION: Final = "hloom_foreign"
 def _library_call(i: HloInstruction) -> LapackCall | None:
     """Return the LAPACK calls that compute a custom call; None if its target is no LAPACK routine.
 
-    Returns None for an invalid call of LAPACK too: Python raises its error if the call ever runs.
+    Returns None also for an invalid call of LAPACK, which then becomes a host call: Python raises the error
+    if the call ever runs.
     """
     try:
         return library_call(i, rows_first=True)
@@ -44,9 +45,9 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 
 @KERNELS.register("custom-call", workspace=_workspace)
 def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a custom call: kernels or library calls for LAPACK's routines, else a call of a C function.
+    """Emit a custom call: for LAPACK's routines kernels or library calls, else a call of a C function.
 
-    If a C function cannot use the arrays directly, a host call (into Python) is emitted.
+    If a C function could not use the arrays in place, a host call (into Python) is emitted.
     """
     i = plan.instruction
     call = _library_call(i)
@@ -61,7 +62,7 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _addresses_arrays(i: HloInstruction) -> bool:
-    """Return whether a C function can read operands and write results of a custom call in place.
+    """Return whether a C function can read the operands and write the results of a custom call in place.
 
     The arrays must be static and row-major, and the API version the original one or XLA's typed FFI.
     """
@@ -91,7 +92,7 @@ def _is_plain(shape: Shape) -> bool:
 
 
 def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
-    """Emit a call of the C function that is registered for a custom call's target when the program runs.
+    """Emit a call of a C function, the one registered for a custom call's target when the program runs.
 
     If no function is registered then, the emitted code calls Python instead.
     """
@@ -118,9 +119,10 @@ def _packed(program: ProgramEmitter, arrays: Sequence[Value]) -> Value:
 
 
 def _external(program: ProgramEmitter, kind: str, text: str) -> Value:
-    """Declare an external symbol whose name encodes ``kind`` and ``text``; return its address.
+    """Declare an external symbol whose name encodes ``kind`` and ``text``; return its address as a value.
 
-    `hloom.cpu.loaded_program` gives the symbol its address when the code is loaded.
+    The loader resolves the symbol (`hloom.cpu.loaded_program`): to a C function, or to a struct that
+    describes a call.
     """
     name = f"{kind}.{text.encode().hex()}"
     program.module.declare(name, None, [])

@@ -30,20 +30,23 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 @dataclass(frozen=True, slots=True)
 class WordLayout:
-    """The layout of the random words of an rng-bit-generator, which come from consecutive counter values.
+    """How the random words of an rng-bit-generator are arranged in its result.
+
+    Each counter value gives ``words`` random words; consecutive counter values form rows. The words of a
+    counter value are either adjacent in the result, or two at neighboring indices of a dimension that is not
+    the last.
 
     Attributes:
         threefry: whether the algorithm is Threefry-2x32; otherwise it is Philox-4x32.
         bits: width of a random word, 32 or 64.
-        stored: bits that an element of the result takes in memory.
-        random_bits: random bits of an element; less than ``bits`` if words are truncated.
-        rows: number of rows into which the counter values are divided, each of consecutive ones.
-        counters: number of counter values of a row.
+        stored: width in bits of an element of the result in memory.
+        random_bits: number of random bits in an element; less than ``bits`` if words are truncated.
+        rows: number of rows of counter values.
+        counters: number of counter values in a row.
         words: number of random words per counter value.
-        length: number of elements of the result per row; if the words of a counter value are apart, the size
-            of the dimension along which they are.
-        apart: distance in elements of the result between the words of one counter value; 1 if they are
-            adjacent.
+        length: if ``apart`` is 1, the number of elements of the result for each row of counter values; else
+            the size of the dimension along which the words of a counter value are neighbors.
+        apart: distance, in elements of the result, between the words of one counter value; 1 if adjacent.
     """
 
     threefry: bool
@@ -63,7 +66,7 @@ class WordLayout:
 
 
 def layout_of(i: HloInstruction) -> WordLayout:
-    """Return how the random words of an rng-bit-generator are laid out in its result."""
+    """Return how the random words of the rng-bit-generator ``i`` are arranged in its result."""
     output = i.shape.tuple_shapes[1]
     random_bits = output.element_type.bits
     sizes = output.dimensions
@@ -85,7 +88,7 @@ def layout_of(i: HloInstruction) -> WordLayout:
 
 @KERNELS.register("rng-bit-generator")
 def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit an rng-bit-generator: the store of the next state, and a kernel that stores the random bits."""
+    """Emit an rng-bit-generator: stores of the next state, and a kernel that stores the random bits."""
     i = plan.instruction
     layout = layout_of(i)
     state, after = program.pointer(i.operands[0]), program.pointer(i, (0,))
@@ -96,9 +99,10 @@ def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _advance(f: Function, layout: WordLayout, words: int, state: Value, after: Value) -> None:
-    """Emit the store, at ``after``, of the next state: the key, and the counter after the values used.
+    """Emit the store of the generator's next state at the address ``after``.
 
-    ``words`` is the number of u64 in the state: the counter has 64 bits if it is 2, and 128 bits if it is 3.
+    The state is the key, then the counter, to which the number of counter values used is added. ``words`` is
+    the number of u64 in the state: with 2 the counter has 64 bits, with 3 it has 128 bits.
     """
     key, low = f.load(I64, state), f.load(I64, f.offset(state, 1, I64))
     f.store(key, after)
@@ -112,7 +116,7 @@ def _advance(f: Function, layout: WordLayout, words: int, state: Value, after: V
 def _kernel(module: Module, name: str, layout: WordLayout, i: HloInstruction) -> LoopKernel:
     """Emit the kernel (state, bits, begin, end) that stores the random bits.
 
-    It loops over the rows of counter values, or over the counter values if they are a single row.
+    Its iterations [begin, end) are rows of counter values, or single counter values if they form one row.
     """
     function = module.function(name, [PTR, PTR, I64, I64])
     state, target, begin, end = function.parameters
@@ -129,7 +133,7 @@ def _kernel(module: Module, name: str, layout: WordLayout, i: HloInstruction) ->
 
 
 class _Bits:
-    """Emits the generation of an rng-bit-generator's random words, and their stores in the result."""
+    """Emits the computation of an rng-bit-generator's random words, and their stores to the result."""
 
     def __init__(
         self, function: Function, layout: WordLayout, words: int, state: Value, target: Value
@@ -140,10 +144,7 @@ class _Bits:
         self.high = function.load(I64, function.offset(state, 2, I64)) if words == 3 else self.key
 
     def row(self, row: Value, begin: Value, end: Value) -> None:
-        """Emit the loop that stores the random words of some counter values of row number ``row``.
-
-        They are number begin <= n < end of the row.
-        """
+        """Emit a loop that stores the random words of the counter values [begin, end) of the row ``row``."""
         layout = self.layout
         with self.f.loop(begin, end, LANES) as loop:
             number = row * layout.counters + loop.index
@@ -154,18 +155,19 @@ class _Bits:
                 self.write_apart(words, row, loop.index, end)
 
     def elements(self, word: Value) -> Value:
-        """Emit the truncation of a vector of random words to elements of the result, as in memory."""
+        """Emit the truncation of a vector of random words to elements of the result in their storage type."""
         element = word.cast("trunc", make_type(f"i{self.layout.stored}"))
         return element & ((1 << self.layout.random_bits) - 1) if self.layout.random_bits < 8 else element
 
     def write_together(self, words: Sequence[Value], start: Value, counter: Value, end: Value) -> None:
-        """Emit the store of the random words of a vector of counters, those of each counter side by side.
+        """Emit the store of the random words of a vector of counter values, those of each value side by side.
 
         Args:
-            words: a vector for each word of a counter.
-            start: index in the result of the row's first element.
-            counter: number in the row of the first counter of the vector.
-            end: number in the row after the last counter to store.
+            words: the random words: first a vector with the first word of each counter value, then one with
+                the second words, and so on.
+            start: index in the result of the first element of the row of counter values.
+            counter: index in the row of the first counter value of the vector.
+            end: index in the row after the last counter value to store.
         """
         f, count = self.f, len(words)
         kind = words[0].type.scalar
@@ -176,16 +178,15 @@ class _Bits:
         self.store(vector, pointer, limit)
 
     def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
-        """Emit the store of the random words of a vector of counters, each word to another row of the result.
+        """Emit the store of two vectors of random words to neighboring indices of a dimension of the result.
 
-        The two words of a counter go to neighboring rows of the result, at the same column; if the number of
-        these rows is odd, the second words that have no row are dropped.
+        If the size of this dimension is odd, the second words that would be beyond its end are dropped.
 
         Args:
-            words: a vector for each word of a counter.
-            row: the number of the row of counters.
-            counter: number in that row of the first counter of the vector.
-            end: number in that row after the last counter to store.
+            words: two vectors, with the first and the second word of each counter value.
+            row: the index of the row of counter values.
+            counter: index in that row of the first counter value of the vectors.
+            end: index in that row after the last counter value to store.
         """
         f, layout = self.f, self.layout
         kind = words[0].type.scalar
@@ -201,7 +202,7 @@ class _Bits:
             self.store(word, f.offset(self.target, position, kind), limit)
 
     def store(self, vector: Value, pointer: Value, limit: Value) -> None:
-        """Emit the store of the first ``limit`` lanes of a vector; all of them if ``limit`` is larger."""
+        """Emit the store to ``pointer`` of a vector, or of its first ``limit`` lanes if it has more."""
         f = self.f
         with choose(f, limit.compare("sge", vector.type.lanes)) as choice:
             f.store(vector, pointer)
@@ -211,9 +212,10 @@ class _Bits:
             masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))
 
     def words(self, number: Value) -> list[Value]:
-        """Emit the random words of a vector of consecutive counters, the first of which is number ``number``.
+        """Emit the random words of a vector of consecutive counter values.
 
-        Numbers count from the counter in the generator's state. Returns a vector for each word of a counter.
+        The first is the counter in the generator's state plus ``number``. Returns a vector with the first
+        word of each counter value, then one with the second words, and so on.
         """
         f = self.f
         lanes = f.constant(I64.vector(LANES), list(range(LANES)))
@@ -227,7 +229,10 @@ class _Bits:
         return [_joined(w[0], w[1]), _joined(w[2], w[3])] if self.layout.bits == 64 else w
 
     def threefry(self, x: Value, y: Value) -> tuple[Value, Value]:
-        """Emit the twenty rounds of Threefry-2x32 on vectors of counters (x, y); return the random words."""
+        """Emit the twenty rounds of Threefry-2x32; return the two vectors of random words.
+
+        ``x`` and ``y`` are vectors with the two 32-bit words of each counter value.
+        """
         low, high = _halves(self.key)
         schedule = [k.splat(LANES) for k in (low, high, low ^ high ^ _signed(_THREEFRY_PARITY))]
         x, y = x + schedule[0], y + schedule[1]
@@ -241,7 +246,10 @@ class _Bits:
         return x, y
 
     def philox(self, counter: list[Value]) -> list[Value]:
-        """Emit the ten rounds of Philox-4x32 on vectors of four-word counters; return the random words."""
+        """Emit the ten rounds of Philox-4x32; return the four vectors of random words.
+
+        ``counter`` has four vectors with the 32-bit words of each counter value, the lowest first.
+        """
         keys = list(_halves(self.key))
         for _ in range(10):
             low0, high0 = _halves(counter[0].cast("zext", I64) * _PHILOX_MULTIPLIERS[0])
@@ -265,7 +273,7 @@ def _signed(word: int) -> int:
 
 
 def _interleaved(vectors: Sequence[Value]) -> Value:
-    """Return the interleaving of 2 or 4 vectors: lane 0 of each, then lane 1 of each, and so on."""
+    """Emit the interleaving of 2 or 4 vectors: lane 0 of each, then lane 1 of each, and so on."""
     if len(vectors) == 4:
         pairs = [_interleaved(vectors[0:2]), _interleaved(vectors[2:4])]
         lanes = vectors[0].type.lanes

@@ -22,7 +22,10 @@ from hloom.operations.sorting import Sort
 
 
 def merge_sort_bytes(i: HloInstruction) -> int:
-    """Return the bytes of scratch memory for the merge sort of ``i``: two copies of every operand."""
+    """Return the bytes of scratch memory for the merge sort of ``i``: two copies of every operand.
+
+    Each copy is padded to a multiple of 64 bytes.
+    """
     sizes = [o.shape.element_count * storage_bytes(o.shape.element_type) for o in i.operands]
     return 2 * sum(-(-size // 64) * 64 for size in sizes)
 
@@ -37,7 +40,7 @@ def emit_merge_sort(program: ProgramEmitter, i: HloInstruction, results: Sequenc
 def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     """Emit the function ``name(operands..., results..., workspace, begin, end)``; return it as a kernel.
 
-    The function merge-sorts the rows with numbers in [begin, end).
+    The function merge-sorts the rows with indices in [begin, end); a row extends along the sorted dimension.
     """
     count = len(i.operands)
     (dimension,) = operation_of(i, Sort).dimensions
@@ -66,7 +69,7 @@ def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _RowSort:
-    """Emits the merge sort of one row, ``n`` elements of every operand, by the comparator of sort ``i``."""
+    """Emits the merge sort of one row by the comparator of sort ``i``: ``n`` elements of every operand."""
 
     def __init__(self, function: Function, i: HloInstruction, n: int) -> None:
         self.f, self.n = function, n
@@ -88,17 +91,18 @@ class _RowSort:
             self.e.store(self._view(pointer, k), (self._index(at),), value)
 
     def copy_in(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """Emit a loop that copies a row of each source to a dense target.
+        """Emit a loop that copies a row of each array in ``sources`` to a contiguous buffer in ``targets``.
 
-        The row begins at element ``start`` of the source; its elements are ``stride`` apart.
+        The row begins at element ``start`` of the source; its elements are ``stride`` elements apart.
         """
         with self.f.loop(0, self.n) as loop, self.e.scope():
             self._store(targets, loop.index, self._load(sources, start + loop.index * stride))
 
     def copy_out(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """Emit a loop that copies a dense row from each source to its target.
+        """Emit a loop that copies a row from each contiguous buffer of ``sources`` to one of ``targets``.
 
-        The row begins at element ``start`` of the target; its elements are ``stride`` apart.
+        The targets are arrays: the row begins at element ``start``, and its elements are ``stride`` elements
+        apart.
         """
         with self.f.loop(0, self.n) as loop, self.e.scope():
             self._store(targets, start + loop.index * stride, self._load(sources, loop.index))
@@ -106,8 +110,8 @@ class _RowSort:
     def run(self, first: list[Value], second: list[Value]) -> list[Value]:
         """Emit passes that merge sorted runs of 1, 2, 4, ... elements from one set of buffers to the other.
 
-        ``first``, which holds the unsorted row, and ``second`` have one buffer for each operand. Returns the
-        pointers of the buffers that hold the sorted row.
+        ``first``, which holds the unsorted row, and ``second`` have one buffer for each operand. Returns
+        those buffers that hold the sorted row after the last pass.
         """
         f = self.f
         limit = f.constant(I64, self.n)

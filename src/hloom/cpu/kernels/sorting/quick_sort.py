@@ -26,9 +26,9 @@ UNROLLED: Final = 4
 
 
 def sorts_quickly(target: Target) -> bool:
-    """Return whether the target has AVX2, with which quicksort can partition vectors of integers.
+    """Return whether the target has AVX2, without which quicksort is not used.
 
-    AVX2 permutes a vector such that the lanes that a mask selects come first.
+    Its partition step needs AVX2's permutation, which moves the lanes selected by a mask to the front.
     """
     return target.has("avx2")
 
@@ -52,7 +52,7 @@ def quick_sort(module: Module, element: Type) -> str:
 
 
 class QuickSort:
-    """Emits the functions of a quicksort of unsigned integers of type ``element``."""
+    """Emits the functions of a quicksort of unsigned integers of LLVM type ``element`` to ``module``."""
 
     def __init__(self, module: Module, element: Type) -> None:
         self.module, self.element = module, element
@@ -62,9 +62,10 @@ class QuickSort:
     def emit(self) -> str:
         """Emit the recursive function (area, other, count, elsewhere, low, high, levels); return its name.
 
-        It sorts like the function of `quick_sort`: it partitions the integers, calls itself for those below
-        the pivot, and loops for the others. All integers lie in [low, high]. ``levels`` is the number of
-        partitions that may still take their pivots from samples; further ones halve the range [low, high].
+        It sorts like the function of `quick_sort`: it partitions the integers by a pivot, calls itself for
+        those below the pivot, and loops for the rest. All integers lie in [low, high]. While ``levels``,
+        decremented by each partition, is positive, the pivot is the median of samples; afterwards it is the
+        middle of [low, high].
         """
         name, element = f"quick_sort_range_{self.element}", self.element
         blocks, equal, partition = self.blocks(), self.equal(), self.partition()
@@ -94,7 +95,7 @@ class QuickSort:
         return name
 
     def samples(self, f: Function, source: Value, count: Value) -> tuple[Value, Value, Value]:
-        """Emit the load of samples of ``count`` integers at equal distances, one for each lane of a vector.
+        """Emit the load of samples of ``count`` integers: as many as a vector has lanes, at equal distances.
 
         Returns the least, the median and the greatest sample; ``source`` is the address of the integers.
         """
@@ -108,9 +109,9 @@ class QuickSort:
     def partition(self) -> str:
         """Emit the function (source, area, other, count, pivot) that partitions integers; return its name.
 
-        It writes those of the ``count`` integers in ``source`` that are below the pivot to ``area``, and the
-        rest to ``other``; it returns the number of those below. The source may be one of the two targets: no
-        store reaches integers that are still to be loaded.
+        It copies those of the ``count`` integers at ``source`` that are below the pivot to ``area``, and the
+        others to the buffer ``other``; it returns the number of those below. The source may be one of the two
+        buffers: no store overwrites integers that are still to be loaded.
         """
         name = f"partition_{self.element}"
         if name in self.module.functions:
@@ -145,17 +146,17 @@ class QuickSort:
         return name
 
     def first(self, f: Function, count: Value) -> Value:
-        """Emit the mask that selects the first ``count`` lanes of a vector."""
+        """Emit a mask for a vector that is true in the first ``count`` lanes."""
         numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
         return numbers.compare("ult", count.cast("trunc", I32).splat(self.lanes))
 
     def marked(self, f: Function, mask: Value) -> Value:
-        """Emit the i64 number of lanes that are true in ``mask``."""
+        """Emit the count of the lanes that are true in ``mask``, as an i64."""
         bits = mask.bitcast(make_type(f"i{self.lanes}"))
         return f.intrinsic("ctpop", bits.cast("zext", I32)).cast("zext", I64)
 
     def compressed(self, f: Function, vector: Value, mask: Value) -> Value:
-        """Emit a vector that begins with the lanes of ``vector`` that ``mask`` selects, in order.
+        """Emit a vector that begins with those lanes of ``vector`` for which ``mask`` is true, in order.
 
         Its remaining lanes are undefined.
         """
@@ -171,10 +172,10 @@ class QuickSort:
         return f.call(words, "llvm.x86.avx2.permd", vector.bitcast(words), indices).bitcast(vector.type)
 
     def equal(self) -> str:
-        """Emit the function (source, area, count, integer); return its name.
+        """Emit the function (source, area, count, integer) that copies equal integers; return its name.
 
-        If all integers of the source equal ``integer``, the function stores them to ``area`` and returns
-        true, else it returns false.
+        If all ``count`` integers at ``source`` equal ``integer``, the function stores them to ``area`` and
+        returns true; else it returns false.
         """
         name = f"quick_sort_equal_{self.element}"
         f = self.module.function(name, [PTR, PTR, I64, self.element], I1)
@@ -193,10 +194,10 @@ class QuickSort:
         return name
 
     def blocks(self) -> str:
-        """Emit the function (source, area, count) that sorts at most `BLOCK` vectors of integers.
+        """Emit the function (source, area, count) that sorts few integers by a network; return its name.
 
-        It calls the smallest sorting network that holds ``count`` integers of ``source``, and stores the
-        sorted ones to ``area``. Returns the function's name.
+        It sorts the ``count`` integers at ``source``, at most `BLOCK` vectors of them, by the smallest
+        network that holds them, and stores the sorted ones to ``area``.
         """
         name = f"quick_sort_blocks_{self.element}"
         functions = [self.block(1 << n) for n in range(BLOCK.bit_length())]
@@ -209,10 +210,10 @@ class QuickSort:
         return name
 
     def block(self, vectors: int) -> str:
-        """Emit the function (source, area, count) that sorts integers by a network of ``vectors`` vectors.
+        """Emit the function (source, area, count) that sorts integers by one network; return its name.
 
-        ``count``, the number of integers, is more than half of what the vectors hold. The sorted integers are
-        stored to ``area``. Returns the function's name.
+        The network sorts ``vectors`` vectors. ``count``, the number of integers at ``source``, must be more
+        than half of what they hold. The sorted integers are stored to ``area``.
         """
         name = f"quick_sort_block_{self.element}_{vectors}"
         f = self.module.function(name, [PTR, PTR, I64])
@@ -240,8 +241,8 @@ class QuickSort:
 def _compressing_indices(lanes: int, words: int) -> bytes:
     """Return a table of permutations that move the selected lanes of a vector to its front.
 
-    For each of the ``2**lanes`` masks it has ``words`` bytes: the indices of the 32-bit words of the selected
-    lanes, then zeros.
+    It has an entry of ``words`` bytes for each of the ``2**lanes`` masks: the indices of the 32-bit words of
+    the selected lanes, then zeros.
     """
     parts = words // lanes
     entries = [

@@ -29,10 +29,10 @@ def table_bytes() -> int:
 
 
 class RadixRow(SharedRow):
-    """Emits the kernels that radix-sort one long row on several threads.
+    """Emits the kernels that radix-sort one long row on several threads, which share chunks of the row.
 
-    One kernel stores the keys, two for each digit compute histograms and scatter, and the last stores the
-    results.
+    One kernel stores the integer keys; for each digit, one computes histograms and one scatters; the last
+    stores the results.
     """
 
     def __init__(
@@ -44,7 +44,8 @@ class RadixRow(SharedRow):
     def workspace_bytes(plan: KeySort, n: int) -> int:
         """Return the bytes of scratch memory that the sort of a row of ``n`` elements needs.
 
-        They hold a flag and a histogram for each chunk, and `AREAS` buffers for the records of the row.
+        It holds a flag and a histogram for each chunk, and `AREAS` buffers for the keys of the row, each with
+        its element's index if ``plan`` sorts indices too.
         """
         return flags_bytes(CHUNKS) + table_bytes() + AREAS * area_bytes(plan, n)
 
@@ -63,7 +64,7 @@ class RadixRow(SharedRow):
         self.restore()
 
     def digit(self, f: Function, area: Value, index: Value, low: int, width: int) -> tuple[Value, Value]:
-        """Emit the load of the integer at ``index`` of ``area``, and the extraction of a digit from it.
+        """Emit the load of the integer at ``index`` of the buffer ``area`` and the extraction of a digit.
 
         The digit is bits [low, low + ``width``) of the integer. Returns (integer, digit as an i64).
         """
@@ -89,9 +90,10 @@ class RadixRow(SharedRow):
         self.call([source, counts], body, self.chunks, 4 * self.n)
 
     def move(self, source: Value, target: Value, counts: Value, low: int, width: int) -> None:
-        """Emit a kernel that scatters the records of every chunk from ``source`` to ``target``.
+        """Emit a kernel that scatters the records of every chunk from ``source`` to ``target`` by one digit.
 
-        ``counts`` has the next position for each chunk and each value of the digit, bits [low, low + width).
+        The digit is bits [low, low + width). ``counts`` has, for each chunk and each value of the digit, the
+        position of the next record, which the kernel increments.
         """
 
         def body(f: Function, module: Module, number: Value, start: Value, end: Value) -> None:
@@ -106,7 +108,10 @@ class RadixRow(SharedRow):
         self.call([source, target, counts], body, self.chunks, 4 * self.n)
 
     def write(self, area: int) -> None:
-        """Emit a kernel that stores the sort's results from the sorted records in buffer number ``area``."""
+        """Emit a kernel that stores the sort's results from the sorted records in the buffer ``area``.
+
+        ``area`` is the index of the buffer in scratch memory.
+        """
 
         def body(f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
             source = self.area(f, f.parameters[len(self.pointers) - 1], area)
@@ -116,9 +121,10 @@ class RadixRow(SharedRow):
 
 
 def _positions(module: Module) -> str:
-    """Emit the function that replaces all chunks' histograms by their exclusive prefix sum; return its name.
+    """Emit the function that turns the histograms of all chunks into positions of records; return its name.
 
-    The sum runs over the values of the digit and, for each value, over the chunks.
+    It replaces the counts in place by their exclusive prefix sum, taken over the values of the digit and, for
+    each value, over the chunks.
     """
     name = "sort_positions"
     if name not in module.functions:

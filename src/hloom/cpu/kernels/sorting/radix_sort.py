@@ -18,13 +18,13 @@ LONG: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class SortRecord:
-    """The format of the records that a sort moves: an integer with the key, and optionally an index.
+    """The format of the records that a sort moves: an integer with the key, optionally its element's index.
 
     Attributes:
         bits: width of the integer, 32 or 64.
         key_bits: width of the key.
-        low: lowest bit of the key in the integer; all bits above the key are 0.
-        beside: whether a u32 index in an array of its own moves with the integer.
+        low: lowest bit of the key in the integer; an index may be below, and all bits above the key are 0.
+        beside: whether a u32 index in a separate array moves with the integer.
     """
 
     bits: int
@@ -42,7 +42,7 @@ class SortRecord:
         return self.bits // 8 + 4 * self.beside
 
     def digits(self, count: int) -> list[tuple[int, int]]:
-        """Return (lowest bit, width) of each digit by which a radix sort proceeds, least significant first.
+        """Return (lowest bit, width) of each digit of the key for a radix sort, least significant first.
 
         The width depends on ``count``, the number of records.
         """
@@ -58,9 +58,10 @@ def radix_sort(module: Module, record: SortRecord, count: int) -> str:
     """Emit the function that radix-sorts records of the format ``record``; return its name.
 
     The function takes (integers, other integers, indices, other indices, count): the records are in the first
-    and third array, and are moved between these and the others. It returns an i1 that is true if the sorted
-    records are in the others. The pointers of indices are null unless ``record.beside``. The number of
-    records for which the function is emitted, ``count``, determines the width of the digits.
+    and third array, and are moved between these and the second and fourth. It returns an i1 that is true if
+    the sorted records are in the second and fourth. The pointers of indices are null unless
+    ``record.beside``. The width of the digits depends on the argument ``count``, the number of records in
+    most calls.
     """
     digits = record.digits(count)
     name = f"radix_sort_{record.bits}_{record.key_bits}_{record.low}_{int(record.beside)}_{digits[0][1]}"
@@ -70,7 +71,10 @@ def radix_sort(module: Module, record: SortRecord, count: int) -> str:
 
 
 class _Sort:
-    """Emits the body of a radix sort function: one pass for all histograms, and a scatter for each digit."""
+    """Emits the body of a radix sort function.
+
+    One loop computes the histograms of all digits; then a loop for each digit scatters the records.
+    """
 
     def __init__(self, module: Module, name: str, record: SortRecord, digits: list[tuple[int, int]]) -> None:
         self.f: Function = module.function(name, [PTR, PTR, PTR, PTR, I64], I1)
@@ -102,13 +106,13 @@ class _Sort:
         f.finish(swapped)
 
     def digit(self, integer: Value, number: int) -> Value:
-        """Emit the extraction of digit ``number`` from ``integer``; return it as an i64."""
+        """Emit the extraction of the digit of index ``number`` from ``integer``; return it as an i64."""
         low, width = self.digits[number]
         moved = integer.logical_shift_right(low) if low else integer
         return (moved & ((1 << width) - 1)).cast("zext", I64)
 
     def bin(self, number: int, digit: Value | int) -> Value:
-        """Emit the address of the count of records whose digit ``number`` has the value ``digit``."""
+        """Emit the address of the entry for the value ``digit`` in the histogram of digit ``number``."""
         start = self.f.offset(self.counts, number * self.bins, I32)
         return self.f.offset(start, digit, I32)
 
@@ -124,10 +128,10 @@ class _Sort:
                 f.store(f.load(I32, address) + 1, address)
 
     def place(self, number: int, integers: Value, count: Value) -> Value:
-        """Emit the in-place exclusive prefix sum of the histogram of digit ``number``.
+        """Emit code that replaces the histogram of the digit of index ``number`` by its exclusive prefix sum.
 
-        Afterwards the entries are the first positions of each value of the digit. Returns an i1 that is true
-        if all records have the same digit.
+        The entry for a value of the digit is then the position of the first record with that value. Returns
+        an i1 that is true if all ``count`` records have the same value of the digit.
         """
         f = self.f
         first = f.load(self.record.type, integers)
@@ -145,7 +149,7 @@ class _Sort:
     def move(
         self, number: int, source: tuple[Value, Value], target: tuple[Value, Value], count: Value
     ) -> None:
-        """Emit a stable scatter of ``count`` records from ``source`` to ``target`` by digit ``number``.
+        """Emit a stable scatter of ``count`` records from ``source`` to ``target`` by the digit ``number``.
 
         Source and target are pairs of arrays (integers, indices).
         """

@@ -50,13 +50,16 @@ Method: TypeAlias = Literal["network", "quicksort", "digits"]
 class KeySort:
     """The plan of a sort by keys: how the keys are packed into integers, and how these are sorted.
 
+    A key is a number that the comparator compares, mapped to an unsigned integer of the same order.
+
     Attributes:
-        groups: the keys, most significant first, in groups of at most 64 bits; a group is packed into one
-            integer.
+        groups: the keys, most significant first, in groups of at most 64 bits; the keys of a group are packed
+            into one integer.
         record: the format of the records that are sorted: a key alone, or with the index of its element.
-        alone: whether the keys of a single operand are sorted without indices.
+        alone: whether the keys of a single operand are sorted without indices; its elements are then computed
+            from the sorted keys.
         method: how the records are sorted.
-        on_stack: whether the records of a row are in stack memory, instead of the workspace.
+        on_stack: whether the records of a row are in stack memory; else they are in scratch memory.
     """
 
     groups: tuple[tuple[SortKey, ...], ...]
@@ -75,7 +78,8 @@ class KeySort:
 def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
     """Return the plan to sort ``i`` by keys; None if it is to be merge-sorted by its comparator.
 
-    The latter is so if no keys are recognized in the comparator, and for short rows with wide keys.
+    None is returned if the comparator does not compare keys in a known form, for rows of less than 2 or at
+    least 2**31 elements, and for short rows whose keys have too many bits.
     """
     n = length(i)
     keys = sort_keys(i.called_computations[0]) if 2 <= n < 2**31 else None
@@ -100,9 +104,9 @@ def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
 
 
 def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Method:
-    """Return the algorithm for rows of ``n`` records, each a single integer.
+    """Return the algorithm that sorts rows of ``n`` records, each a single integer.
 
-    ``alone`` is true if keys are sorted without indices.
+    ``alone`` is true if the integers are keys without indices.
     """
     if not sorts_quickly(target):
         return "network" if n <= NETWORK else "digits"
@@ -113,7 +117,7 @@ def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Metho
 
 
 def _few_bits(n: int, target: Target, *, alone: bool) -> int:
-    """Return the key width in bits up to which radix sort beats quicksort on rows of ``n`` elements.
+    """Return the largest key width in bits for which radix sort beats quicksort on rows of ``n`` elements.
 
     Returns 0 if it never does. ``alone`` is true if keys are sorted without indices.
     """
@@ -127,8 +131,8 @@ def _few_bits(n: int, target: Target, *, alone: bool) -> int:
 def _sorts_alone(i: HloInstruction, keys: Sequence[SortKey]) -> bool:
     """Return whether sort ``i`` can be done by sorting only the keys, without the indices of their elements.
 
-    It must have a single operand, whose elements can be recovered from the keys, except for few values such
-    as NaN.
+    It must have a single operand whose elements can be computed from the keys; values such as NaN, of which
+    several share a key, are exceptions.
     """
     kind = i.operands[0].shape.element_type
     is_single = len(keys) == len(i.operands) == 1 and keys[0].choice and keys[0].element_type is kind
@@ -147,9 +151,9 @@ def padded(n: int) -> int:
 
 
 def slots(i: HloInstruction) -> int:
-    """Return the number of slots of the workspace, in each of which one row is sorted at a time.
+    """Return into how many regions of equal size the scratch memory of sort ``i`` is divided.
 
-    It is at most the number of rows of ``i``.
+    In each region one row is sorted at a time; there are at most as many regions as rows.
     """
     return min(SLOTS, max(1, i.operands[0].shape.element_count // max(1, length(i))))
 
@@ -160,12 +164,15 @@ def area_bytes(plan: KeySort, n: int) -> int:
 
 
 def slot_bytes(plan: KeySort, n: int) -> int:
-    """Return the bytes of a slot of the workspace for a row of ``n`` elements: two buffers of records."""
+    """Return the bytes of scratch memory to sort a row of ``n`` elements in: two buffers of records."""
     return 2 * area_bytes(plan, n)
 
 
 def counts_along(operand: HloInstruction, dimension: int) -> bool:
-    """Return whether ``operand`` is an iota along ``dimension``, which is cheaper to compute than to load."""
+    """Return whether ``operand`` is an iota along ``dimension``, possibly broadcast.
+
+    Its elements are then computed from their positions instead of loaded.
+    """
     match operand.operation:
         case Iota(iota_dimension=along):
             return along == dimension
@@ -177,9 +184,9 @@ def counts_along(operand: HloInstruction, dimension: int) -> bool:
 
 
 def emit_rows(program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: Sequence[Value]) -> None:
-    """Emit a kernel that sorts every row of ``i`` by keys, and a call of it.
+    """Emit a kernel that sorts every row of ``i`` by keys as ``plan`` says, and a call of it.
 
-    Its arguments ``pointers`` are those of the operands, results and workspace.
+    ``pointers`` are the arguments of the call: the addresses of operands, results and scratch memory.
     """
     kernel = program.shared(lambda name: _rows_kernel(program.module, name, i, plan))
     program.call(i, kernel, pointers)
@@ -188,7 +195,8 @@ def emit_rows(program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointer
 def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) -> LoopKernel:
     """Emit the function ``name(operands..., results..., workspace, begin, end)``; return it as a kernel.
 
-    An iteration sorts one row or, if records are in the workspace, the rows that share one slot of it.
+    Its iterations [begin, end) can run on several threads. An iteration sorts one row on the stack or, if the
+    plan sorts in scratch memory, an equal share of the rows, one after the other in the same `slots` region.
     """
     count = len(i.operands)
     function = module.function(name, [PTR] * (2 * count + 1) + [I64, I64])
@@ -213,7 +221,7 @@ class RowByKeys:
     """Emits the code that sorts a row by integer keys; each call of `run` emits the sort of one row.
 
     Args:
-        module: the module, for functions that kernels share.
+        module: the module, to which helper functions such as sorting networks are added.
         function: the function to emit into; its parameters are the operands, results and scratch memory.
         i: the sort.
         plan: the method, and the layout of the keys.
@@ -248,9 +256,10 @@ class RowByKeys:
     # -- rows
 
     def run(self, row: Value, slot: Value) -> None:
-        """Emit the sort of row number ``row``.
+        """Emit the sort of the row of index ``row``.
 
-        ``slot`` is the number of the workspace slot that holds its records, unless these are on the stack.
+        ``slot`` is the index of the region of scratch memory for its records; it is unused if these are on
+        the stack.
         """
         self.others = self.row_indices(row)
         if self.plan.method == "network":
@@ -271,7 +280,7 @@ class RowByKeys:
             self.store_again()
 
     def row_indices(self, row: Value) -> list[Index]:
-        """Emit the multi-index of the first element of row number ``row``: 0 in the sorted dimension."""
+        """Emit the multi-index of the first element of row ``row``: 0 in the sorted dimension."""
         numbers: list[Index] = [Index(0)] * len(self.sizes)
         for d in reversed(range(len(self.sizes))):
             if d == self.dimension or self.sizes[d] == 1:
@@ -286,9 +295,10 @@ class RowByKeys:
         return (*self.others[: self.dimension], place, *self.others[self.dimension + 1 :])
 
     def each(self, e: Elements, body: Callable[[Index], None]) -> None:
-        """Emit a loop over positions in the row, by vectors if ``e`` has lanes.
+        """Emit a loop over the positions [``self.low``, ``self.high``) of the row, by default all.
 
-        They are [``self.low``, ``self.high``), by default the whole row. ``body(place)`` emits an iteration.
+        ``body(place)`` emits an iteration, for a vector of positions if ``e`` has lanes, else for one
+        position.
         """
         variable = Variable(self.n, "s")
         loop_nest(
@@ -296,15 +306,18 @@ class RowByKeys:
         )
 
     def area(self, pointer: Value, kind: Type) -> View:
-        """Return a view of scratch memory as an array of integers of type ``kind``, one per record."""
+        """Return a view of the buffer at ``pointer`` as an array of integers of type ``kind``.
+
+        It has an integer for each record of a row.
+        """
         return View(pointer, et.U32 if kind.bits == 32 else et.U64, (padded(self.n),))
 
     # -- keys alone
 
     def fill_alone(self, area: Value) -> Value:
-        """Emit a loop that stores the key of each element of the row to ``area``.
+        """Emit a loop that stores the key of each element of the row to the buffer ``area``, without indices.
 
-        Returns an i1 that is true if the bits of some element cannot be recovered from its key.
+        Returns an i1 that is true if the bits of some element cannot be computed from its key.
         """
         key = self.plan.groups[0][0]
         kind = key.element_type
@@ -333,14 +346,14 @@ class RowByKeys:
         return self.f.intrinsic("vector.reduce.or", self.f.load(wide, address), result=I32).compare("ne", 0)
 
     def write_sorted(self, area: Value) -> None:
-        """Emit stores of the row's results from the sorted keys or records in ``area``."""
+        """Emit stores of the row's results, taken from the sorted keys or records in the buffer ``area``."""
         if self.plan.alone:
             self.write_alone(area)
         else:
             self.write(area)
 
     def write_alone(self, area: Value) -> None:
-        """Emit a loop that recovers elements from the sorted keys in ``area``, and stores them as results."""
+        """Emit a loop that computes elements from the sorted keys in ``area``, and stores them as results."""
         key = self.plan.groups[0][0]
         source = self.area(area, self.plan.record.type)
 
@@ -354,7 +367,7 @@ class RowByKeys:
         self.each(self.out, body)
 
     def store_again(self) -> None:
-        """Emit code that overwrites those results whose bits could not be recovered from their keys.
+        """Emit code that stores again those results whose bits could not be computed from their keys.
 
         They have keys that elements with different bits share, such as zeros of both signs. The elements of
         each shared key are copied from the operand's row, in its order.
@@ -368,9 +381,9 @@ class RowByKeys:
                 self.store_equal(e, value, first)
 
     def store_equal(self, e: Elements, value: Value, first: Value) -> None:
-        """Emit a loop that stores the row's elements with key ``value`` as results, in their original order.
+        """Emit a loop that copies the row's elements whose key is ``value`` to the results, in their order.
 
-        They are stored from position ``first`` of the row on; ``e`` emits scalar stores.
+        They are stored to positions of the row from ``first`` on; ``e`` emits scalar stores.
         """
         key, f, variable = self.plan.groups[0][0], self.f, Variable(self.n, "s")
         position = f.allocate(I64)
@@ -395,7 +408,7 @@ class RowByKeys:
         loop_nest(self.e, [variable], body)
 
     def count(self, value: Value, comparison: str) -> Value:
-        """Emit the number of the row's elements whose key is below ``value``, as an i32.
+        """Emit the count of the row's elements whose key is below ``value``, as an i32.
 
         ``comparison`` is ``ult`` or, to count keys equal to the value too, ``ule``.
         """
@@ -416,10 +429,10 @@ class RowByKeys:
     # -- keys with numbers
 
     def by_records(self, areas: tuple[Value, Value]) -> None:
-        """Emit the sort of a row by records with indices, and the stores of all results.
+        """Emit the sort of a row by records of a key and its element's index, and the stores of all results.
 
-        The records are sorted by each group of keys in turn, the least significant group first, between two
-        buffers.
+        The records are sorted by each group of keys in turn, the least significant group first. ``areas`` are
+        the two buffers between which they are moved.
         """
         record = self.plan.record
         first, second = areas
@@ -432,10 +445,10 @@ class RowByKeys:
         self.write_sorted(first)
 
     def record_at(self, index: Index, group: Sequence[SortKey]) -> Value:
-        """Emit the integer of the record of the element at position ``index``.
+        """Emit the integer that is sorted in place of the element at position ``index`` of the row.
 
-        It is the element's key of ``group``, with the index in the lower 32 bits if the record has the index
-        there.
+        It has the element's keys of ``group``; the index is in the lower 32 bits if the record format packs
+        both into one integer.
         """
         if self.plan.alone:
             (key,) = group
@@ -448,11 +461,11 @@ class RowByKeys:
         )
 
     def numbers(self, area: Value) -> Value:
-        """Emit the address of the u32 indices of the records, which follow the integers in ``area``."""
+        """Emit the address of the u32 indices of records, which follow the integers in buffer ``area``."""
         return self.f.offset(area, -(-self.n * 8 // 64) * 64)
 
     def group_integer(self, group: Sequence[SortKey], elements: Sequence[Element]) -> Value:
-        """Emit the keys of a group, concatenated to an i64 with the most significant key in the upper bits.
+        """Emit the keys of a group as one i64, with the most significant key in the upper bits.
 
         ``elements`` are the elements of all operands at one position.
         """
@@ -464,7 +477,7 @@ class RowByKeys:
         return total
 
     def fill(self, group: Sequence[SortKey], area: Value) -> None:
-        """Emit a loop that stores each element's record, with its keys of ``group``, to ``area``."""
+        """Emit a loop that stores each element's record, with its keys of ``group``, to buffer ``area``."""
         record = self.plan.record
         integers, numbers = self.area(area, I64), self.area(self.numbers(area), I32)
 
@@ -479,10 +492,10 @@ class RowByKeys:
             self.pad(area, I64)
 
     def renumber(self, group: Sequence[SortKey], area: Value, other: Value) -> tuple[Value, Value]:
-        """Emit a loop that gives sorted records the keys of ``group``, the next more significant group.
+        """Emit a loop that replaces the keys of sorted records by those of the more significant ``group``.
 
-        The indices are read from ``area``; the new records are stored to ``other`` in the same order. Returns
-        (other, area).
+        The records are read from the buffer ``area`` and stored to ``other`` in the same order. Returns
+        (other, area): the buffer that has the records, and the free one.
         """
         old, numbers = self.area(self.numbers(area), I32), self.area(self.numbers(other), I32)
         integers = self.area(other, I64)
@@ -499,9 +512,9 @@ class RowByKeys:
         return other, area
 
     def write(self, area: Value) -> None:
-        """Emit a loop that gathers the operands by the indices of the sorted records in ``area``.
+        """Emit a loop that stores the results: the operands' elements at the indices of the sorted records.
 
-        The gathered elements are stored as the results of the sort.
+        ``area`` is the buffer with the records.
         """
         record = self.plan.record
         source = self.area(self.numbers(area), I32) if record.beside else self.area(area, I64)
@@ -523,7 +536,10 @@ class RowByKeys:
     # -- sorting
 
     def pad(self, area: Value, kind: Type) -> None:
-        """Emit stores of the greatest integer to the records of ``area`` that pad the row for a network."""
+        """Emit stores of the greatest integer after the row's records in ``area``.
+
+        They pad the records to the size of the sorting network.
+        """
         for position in range(self.n, padded(self.n)):
             if position - self.n < 32:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, position, kind))
@@ -532,9 +548,9 @@ class RowByKeys:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))
 
     def sorted(self, areas: tuple[Value, Value]) -> tuple[Value, Value]:
-        """Emit the sort of the records in the first of two areas.
+        """Emit the sort of the records in the first of the two buffers ``areas``.
 
-        Returns (area with the sorted records, other area).
+        Returns (buffer with the sorted records, other buffer).
         """
         f, record = self.f, self.plan.record
         if self.plan.method == "network":

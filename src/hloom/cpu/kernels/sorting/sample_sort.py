@@ -35,22 +35,24 @@ def chunk_count(n: int) -> int:
 
 
 def bucket_count(n: int) -> int:
-    """Return the number of buckets for a row of ``n`` elements: ranges of keys that are sorted separately."""
+    """Return the number of buckets, ranges of keys, into which the elements of a row of ``n`` are divided."""
     return min(MOST, max(FEWEST, 1 << (n // USUAL).bit_length()))
 
 
 def table_bytes(n: int) -> int:
     """Return the size in bytes of the tables with which a row of ``n`` elements is divided into buckets.
 
-    They are the samples, with space to sort them, and the bounds of each bucket's piece in every chunk.
+    They are the samples, with space to sort them, and for each chunk of the row the positions at which its
+    elements of each bucket begin.
     """
     return 2 * bucket_count(n) * SAMPLES * 8 + -(-chunk_count(n) * (bucket_count(n) + 1) * 4 // 64) * 64
 
 
 class SampleSort(SharedRow):
-    """Emits the kernels that sort one long row on several threads by buckets, ranges of keys.
+    """Emits the kernels that sort one long row on several threads by sample sort.
 
-    They draw sorted samples, divide each chunk into buckets, and sort each bucket.
+    They sort samples of the row, which separate ranges of keys (buckets), divide each chunk of the row into
+    buckets, and sort each bucket.
     """
 
     def __init__(
@@ -63,15 +65,15 @@ class SampleSort(SharedRow):
     def workspace_bytes(plan: KeySort, n: int) -> int:
         """Return the bytes of scratch memory that the sort of a row of ``n`` elements needs.
 
-        They hold a flag for each chunk, the tables (`table_bytes`), and `AREAS` buffers for the records of
-        the row.
+        It holds a flag for each chunk, the tables (`table_bytes`), and `AREAS` buffers for the records of the
+        row.
         """
         return flags_bytes(chunk_count(n)) + table_bytes(n) + AREAS * area_bytes(plan, n)
 
     def emit(self) -> None:
-        """Emit all kernels: draw samples, divide the chunks, sort the buckets.
+        """Emit all kernels: draw samples, divide the chunks into buckets, sort the buckets.
 
-        At last, results that could not be recovered from their keys are overwritten (`restore`).
+        Finally, results that cannot be computed from their keys are stored again (`restore`).
         """
         self.call(self.pointers, self.sample, 1, self.buckets * SAMPLES)
         self.call(self.pointers, self.divide_chunk, self.chunks, 8 * self.n)
@@ -79,7 +81,7 @@ class SampleSort(SharedRow):
         self.restore()
 
     def space(self, f: Function) -> Value:
-        """Return the pointer of the scratch memory among the parameters of the kernel ``f``."""
+        """Return the parameter of the kernel ``f`` that points to the scratch memory."""
         return f.parameters[len(self.pointers) - 1]
 
     def samples(self, f: Function) -> Value:
@@ -87,18 +89,18 @@ class SampleSort(SharedRow):
         return self.tables(f, self.space(f))
 
     def bounds(self, f: Function, chunk: Value) -> Value:
-        """Emit the address of the bounds of a chunk's pieces.
+        """Emit the address of the bounds of the buckets in a chunk.
 
-        They are the index in the chunk at which the piece of each bucket begins, then the length of the
+        They are the index in the chunk at which its elements of each bucket begin, then the length of the
         chunk.
         """
         first = f.offset(self.samples(f), 2 * self.buckets * SAMPLES * 8)
         return f.offset(first, chunk * (self.buckets + 1), I32)
 
     def sample(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Emit the body of the kernel that stores samples of the row, at equal distances, and sorts them.
+        """Emit the body of the kernel that stores keys of the row, at equal distances, and sorts them.
 
-        The kernel has one iteration, for the whole row, whose ``number`` is unused.
+        The kernel has one iteration, for the whole row; ``number`` is unused.
         """
         count, kind = self.buckets * SAMPLES, self.record.type
         row, variable = self.row(f, module, low, high), Variable(self.buckets * SAMPLES, "s")
@@ -115,10 +117,10 @@ class SampleSort(SharedRow):
         f.call(None, quick_sort(module, kind), samples, end, f.constant(I64, count), f.constant(I1, 0))
 
     def divide_chunk(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Emit the body of the kernel that divides chunk ``number`` into a piece for each bucket.
+        """Emit the body of the kernel that divides the chunk of index ``number`` into buckets.
 
-        It stores the records of the elements [low, high) of the row, partitions them, and stores the pieces'
-        bounds.
+        It stores the records of the elements [low, high) of the row, partitions them by the samples, and
+        stores the index at which each bucket begins.
         """
         self.fill_chunk(f, module, number, low, high)
         areas = [f.offset(self.area(f, self.space(f), n), low, self.record.type) for n in range(2)]
@@ -129,9 +131,9 @@ class SampleSort(SharedRow):
         store_element(bounds, self.buckets, (high - low).cast("trunc", I32))
 
     def sort_bucket(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Emit the body of the kernel that sorts bucket ``number``.
+        """Emit the body of the kernel that sorts the bucket of index ``number``.
 
-        It collects the bucket's pieces from all chunks, sorts them, and stores the results. ``low`` and
+        It collects the bucket's records from all chunks, sorts them, and stores the results. ``low`` and
         ``high`` are unused.
         """
         kind, chunks, zero = self.record.type, self.chunks, f.constant(I64, 0)
@@ -160,8 +162,8 @@ def _divide(module: Module, kind: Type) -> str:
     Its parameters are (area, other, count, elsewhere, samples, buckets, bounds, begin). The ``count``
     integers are in ``other`` if ``elsewhere`` is true, else in ``area``; the function moves them to ``area``,
     one bucket after the other. The integers that separate buckets are taken from the sorted ``samples``. The
-    function stores the start of each bucket to ``bounds``: ``begin`` for the first, and for another ``begin``
-    plus the number of integers before it.
+    function stores to ``bounds``, for each bucket, ``begin`` plus the number of integers in the buckets
+    before.
     """
     name = f"divide_{kind}"
     if name in module.functions:

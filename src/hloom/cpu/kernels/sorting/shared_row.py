@@ -19,9 +19,10 @@ Piece: TypeAlias = Callable[[Function, Module, Value, Value, Value], None]
 
 
 def chunk_length(n: int, chunks: int) -> int:
-    """Return the length of each chunk but the last if ``n`` elements are divided into at most ``chunks``.
+    """Return the length of the chunks into which ``n`` elements are divided, at most ``chunks`` of them.
 
-    It is a multiple of 64 elements, so that chunks consist of whole cache lines.
+    The last chunk may be shorter. The length is a multiple of 64 elements, so that chunks consist of whole
+    cache lines.
     """
     return -(-n // (64 * chunks)) * 64
 
@@ -29,8 +30,8 @@ def chunk_length(n: int, chunks: int) -> int:
 class SharedRow:
     """Base class of emitters that sort one long row in chunks, which threads share.
 
-    Scratch memory begins with a flag for each chunk and ``tables`` bytes for tables of the subclass. Areas
-    follow, buffers that have room for the records of the whole row.
+    Scratch memory begins with a flag for each chunk and ``tables`` bytes for tables of the subclass; buffers
+    for the records of the whole row follow.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class SharedRow:
         self.areas_at = self.tables_at + tables
 
     def area(self, f: Function, space: Value, number: int) -> Value:
-        """Emit the address of area ``number``, a buffer for the row's records in scratch memory ``space``."""
+        """Emit the address of the buffer ``number`` for the row's records in the scratch memory ``space``."""
         return f.offset(space, self.areas_at + number * area_bytes(self.plan, self.n))
 
     def tables(self, f: Function, space: Value) -> Value:
@@ -59,10 +60,10 @@ class SharedRow:
         return f.offset(space, self.tables_at)
 
     def call(self, parameters: list[Value], body: Piece, pieces: int, work: int) -> None:
-        """Emit a kernel of ``pieces`` iterations that threads share, and its call with ``parameters``.
+        """Emit a kernel whose iterations threads share, and its call with the arguments ``parameters``.
 
-        ``body(function, module, number, low, high)`` emits an iteration, which for kernels over chunks
-        processes the elements [low, high) of chunk ``number``. ``work`` is a rough number of elementary
+        ``body(function, module, number, low, high)`` emits iteration ``number`` of ``pieces``; for a kernel
+        over chunks, this is the chunk of the elements [low, high). ``work`` is a rough number of elementary
         operations.
         """
 
@@ -80,17 +81,20 @@ class SharedRow:
         self.program.call(self.i, self.program.shared(emit), parameters)
 
     def row(self, function: Function, module: Module, low: Value, high: Value) -> RowByKeys:
-        """Return an emitter of code in ``function`` that processes the elements [low, high) of the row."""
+        """Return an emitter whose methods store keys, records or results of elements [low, high) of the row.
+
+        They emit their code into ``function``, a kernel.
+        """
         row = RowByKeys(module, function, self.i, self.plan)
         row.others = row.row_indices(function.constant(I64, 0))
         row.low, row.high = low, high
         return row
 
     def fill_chunk(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Emit the body of a kernel that stores the keys or records of chunk ``number`` to the first area.
+        """Emit the body of a kernel that stores the keys or records of a chunk to the first buffer.
 
         For keys without indices it also stores the chunk's flag: whether it has an element whose bits cannot
-        be recovered from its key.
+        be computed from its key. The chunk has the index ``number`` and the elements [low, high) of the row.
         """
         space = f.parameters[len(self.pointers) - 1]
         row = self.row(f, module, low, high)
@@ -101,11 +105,11 @@ class SharedRow:
             row.fill(self.plan.groups[0], self.area(f, space, 0))
 
     def restore(self) -> None:
-        """Emit code that overwrites those results whose bits could not be recovered from their keys.
+        """Emit code that stores again those results whose bits could not be computed from their keys.
 
         They have keys that elements with different bits share, such as zeros of both signs. The elements of
-        each shared key are copied from the operand in its order. The code runs only if the flag of a chunk
-        is set.
+        each shared key are copied from the operand in its order. The code runs only if the flag of a chunk is
+        set.
         """
         if not self.plan.alone:
             return
@@ -122,8 +126,8 @@ class SharedRow:
 
 
 def flags_bytes(chunks: int) -> int:
-    """Return the bytes of the flags of ``chunks`` chunks.
+    """Return the bytes of scratch memory for the flags of ``chunks`` chunks.
 
-    A chunk's flag is set if the chunk has an element that cannot be recovered from its key.
+    A chunk's flag is set if the chunk has an element whose bits cannot be computed from its key.
     """
     return -(-4 * chunks // 64) * 64

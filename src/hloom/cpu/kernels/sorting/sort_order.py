@@ -32,7 +32,7 @@ class SortKey:
     Attributes:
         computation: computes the key from the elements of all operands.
         element_type: type of the key.
-        total: whether floats compare in the total order.
+        total: whether floats are compared in the total order, in which all bit patterns differ.
         descending: whether greater keys come first.
     """
 
@@ -50,7 +50,7 @@ class SortKey:
         return max(8, kind.bits)
 
     def integer(self, e: Elements, arguments: Sequence[Element]) -> Value:
-        """Emit the unsigned integer of the key; elements with smaller integers come first.
+        """Emit the key as an unsigned integer; elements with smaller integers come first in the sort.
 
         ``arguments`` are the elements of all operands at one position.
         """
@@ -61,9 +61,9 @@ class SortKey:
 
     @property
     def choice(self) -> bool:
-        """Return whether the key is always an operand's unchanged element or a constant.
+        """Return whether the key is always the unchanged element of a single operand, or a constant.
 
-        The computation then consists of comparisons and selects.
+        This holds if the computation consists of comparisons and selects only.
         """
         steps = self.computation.instructions
         return len(self.computation.parameters) == 1 and all(
@@ -72,9 +72,9 @@ class SortKey:
 
     @property
     def shared(self) -> list[float]:
-        """Return the values of the key that elements with different bits may share, if the key is a `choice`.
+        """Return the values of the key that elements with different bits may have, if the key is a `choice`.
 
-        They are the computation's constants and, of floats in the partial order, 0 and NaN.
+        They are the computation's constants and, for floats in the partial order, 0 and NaN.
         """
         kind, number = self.element_type, float if self.element_type.is_floating else int
         steps = [s.operation for s in self.computation.instructions if s.shape.element_type is kind]
@@ -83,9 +83,10 @@ class SortKey:
 
 
 def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
-    """Emit an unsigned integer whose order is that of ``value``, a register value of type ``kind``.
+    """Emit the map of a number to an unsigned integer, such that integers compare like the numbers.
 
-    If ``total``, floats are in the total order; else zeros of both signs are equal, and so are all NaNs.
+    ``value`` is a register value of type ``kind``. If ``total``, floats are in the total order; else zeros of
+    both signs give the same integer, and so do all NaNs.
     """
     if not kind.is_floating:
         bits = value.cast("zext", I8) if kind is et.PRED else value
@@ -98,7 +99,7 @@ def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
 
 
 def restored(key: Value, kind: ElementType) -> Value:
-    """Emit the inverse of `ordered` in total order: the element, in its storage type, from its integer."""
+    """Emit the inverse of `ordered` in the total order: the number, in its storage type, from the integer."""
     if kind.is_floating:
         bits = key ^ ((~key >> (key.type.bits - 1)) | _sign(key))
         if _held_wide(kind):
@@ -130,9 +131,9 @@ def value_of(stored: Value, kind: ElementType) -> Value:
 
 
 def sort_keys(comparator: HloComputation) -> list[SortKey] | None:
-    """Return the keys of a lexicographic comparator, most significant first.
+    """Return the keys that a comparator compares in lexicographic order, most significant first.
 
-    Returns None for any other comparator.
+    Returns None for a comparator that is not recognized as such.
     """
     return _Recognition(comparator).keys(comparator.root)
 
@@ -146,7 +147,8 @@ class _Recognition:
     def keys(self, root: HloInstruction) -> list[SortKey] | None:
         """Return the keys that the expression ``root`` compares, most significant first.
 
-        It must compare one key, or one key whose ties are broken by further keys; None for all others.
+        It must compare one key, or one key and in case of ties further keys; returns None for other
+        expressions.
         """
         single = self.comparison(root)
         if single is not None:
@@ -161,7 +163,7 @@ class _Recognition:
         return None
 
     def comparison(self, root: HloInstruction) -> SortKey | None:
-        """Return the key if ``root`` is ``key(a) < key(b)`` or ``key(a) > key(b)``; None if it is not."""
+        """Return the key if ``root`` is ``key(a) < key(b)`` or ``key(a) > key(b)``; None if it is neither."""
         operation = root.operation
         if not isinstance(operation, Compare) or operation.direction not in ("LT", "GT"):
             return None
@@ -178,7 +180,7 @@ class _Recognition:
         return SortKey(self.key(first), kind, total, descending)
 
     def is_equality(self, equal: HloInstruction, first: HloInstruction) -> bool:
-        """Return whether ``equal`` is true exactly where the two keys that ``first`` compares are equal."""
+        """Return whether ``equal`` tests for equality the two keys that the comparison ``first`` compares."""
         if not isinstance(equal.operation, Compare) or equal.operation.direction != "EQ":
             return False
         if equal.operation.comparison_type != operation_of(first, Compare).comparison_type:
@@ -190,7 +192,7 @@ class _Recognition:
     def key(self, root: HloInstruction) -> HloComputation:
         """Return a computation of the expression ``root`` with one parameter for each operand of the sort.
 
-        The comparator has a pair of parameters for each operand, of which ``root`` reads one at most.
+        The comparator has a pair of parameters for each operand; ``root`` reads at most one of each pair.
         """
         computation = HloComputation("key")
         parameters = self.comparator.parameters
@@ -212,9 +214,10 @@ class _Recognition:
 
 
 def _alternatives(root: HloInstruction) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
-    """Return the ways to read ``root`` as ``first or (equal and rest)`` or as ``rest if equal else first``.
+    """Return the ways to read ``root`` as ``first or (equal and rest)``, or as ``rest if equal else first``.
 
-    Each is a triple of instructions (first, equal, rest); there are several since ``or`` and ``and`` commute.
+    Each is a triple of instructions (first, equal, rest). There may be several since ``or`` and ``and``
+    commute.
     """
     alternatives: list[tuple[HloInstruction, HloInstruction, HloInstruction]] = []
     if root.opcode == "or":
@@ -231,7 +234,7 @@ def _alternatives(root: HloInstruction) -> list[tuple[HloInstruction, HloInstruc
 def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
     """Return whether ``a`` and ``b`` apply one expression to the two elements that a comparator compares.
 
-    ``side`` is the number of the element that ``a`` reads, 0 or 1; ``b`` must read the other element.
+    ``side`` is the index, 0 or 1, of the element that ``a`` must read; ``b`` must read the other element.
     """
 
     def at_end(a: HloInstruction, b: HloInstruction) -> bool:
@@ -249,9 +252,9 @@ def _same(a: HloInstruction, b: HloInstruction) -> bool:
 def _corresponding(
     a: HloInstruction, b: HloInstruction, at_end: Callable[[HloInstruction, HloInstruction], bool]
 ) -> bool:
-    """Return whether two expressions have the same structure.
+    """Return whether two expressions have the same structure, down to their parameters.
 
-    ``at_end(x, y)`` must hold for each pair of corresponding parameters.
+    ``at_end(x, y)`` must return true for each pair of corresponding parameters.
     """
     seen: set[tuple[HloInstruction, HloInstruction]] = set()
     waiting = [(a, b)]

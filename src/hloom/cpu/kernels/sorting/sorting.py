@@ -37,7 +37,10 @@ def workspace_bytes(i: HloInstruction, target: Target) -> int:
 
 @KERNELS.register("sort", fuses=True, workspace=workspace_bytes)
 def emit_sort(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit the kernels of a sort, and their calls: by keys if the comparator has any, else a merge sort."""
+    """Emit the kernels of a sort, and their calls.
+
+    Rows are sorted by integer keys if the comparator compares any, else merge-sorted by the comparator.
+    """
     i = plan.instruction
     results = [program.view(i, (n,) if i.shape.is_tuple else ()) for n in range(len(i.operands))]
     if not results[0].count:
@@ -55,9 +58,9 @@ def emit_sort(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _shared_row(i: HloInstruction, plan: KeySort) -> type[RadixRow] | type[SampleSort] | None:
-    """Return the class of the sort of a single row that is long enough to be shared among threads.
+    """Return the emitter for a sort of a single row that is long enough to be shared among threads.
 
-    Returns None if there are several rows, a short one, or records with separate indices.
+    Returns None for several rows, a short row, or keys with indices in a separate array.
     """
     n = length(i)
     if i.operands[0].shape.element_count != n or plan.record.beside:

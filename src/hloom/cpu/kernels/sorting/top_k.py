@@ -30,7 +30,7 @@ SMALLEST_BUFFER: Final = 128
 
 
 def key_width(kind: ElementType) -> int:
-    """Return the width in bits of the unsigned integer whose order is that of elements of type ``kind``."""
+    """Return the width in bits of the unsigned integer to which `ordered` maps elements of type ``kind``."""
     return 32 if kind.is_floating and kind.bits < 16 else max(8, kind.bits)
 
 
@@ -38,7 +38,7 @@ def key_width(kind: ElementType) -> int:
 def emit_top_k(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit the kernel of a topk, and its call, for elements of at most 32 bits.
 
-    See `hloom.passes.expand.topk_decomposer` for other elements.
+    For wider elements or a large k, `hloom.passes.expand.topk_decomposer` has replaced the topk by a sort.
     """
     i = plan.instruction
     values, numbers = program.view(i, (0,)), program.view(i, (1,))
@@ -51,7 +51,7 @@ def emit_top_k(program: ProgramEmitter, plan: KernelPlan) -> None:
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     """Emit the function ``name(operand, values, indices, begin, end)``; return it as a kernel.
 
-    The function stores the top k of the rows with numbers in [begin, end).
+    The function stores the first k elements, and their indices, of the rows with indices in [begin, end).
     """
     function = module.function(name, [PTR] * 3 + [I64, I64])
     *_, begin, end = function.parameters
@@ -66,7 +66,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Row:
-    """Emits the code that finds the first k elements of one row, with a buffer of candidates on the stack."""
+    """Emits the code that finds the top k elements of one row, with a buffer of candidates on the stack."""
 
     def __init__(self, module: Module, function: Function, i: HloInstruction) -> None:
         self.module, self.f = module, function
@@ -86,7 +86,11 @@ class _Row:
         self.records = View(self.buffer, et.U64, (self.size,))
 
     def run(self, row: Value) -> None:
-        """Emit the code of a row: sort its first elements in the buffer, search the rest, store results."""
+        """Emit the code for the row of index ``row``.
+
+        It sorts the row's first elements in the buffer, searches the rest for better ones, and stores the
+        results.
+        """
         self.row = row
         first = min(self.n, self.size)
         self.fill(first)
@@ -97,9 +101,9 @@ class _Row:
         self.write()
 
     def integer(self, e: Elements, place: Index) -> Value:
-        """Emit the u32 integer of the row's element at position ``place``.
+        """Emit the map of the row's element at position ``place`` to a u32 integer.
 
-        Elements that come first in the result have smaller integers.
+        Elements that come earlier in the result have smaller integers.
         """
         element = e.load(self.source, (self.row_index(e), place))
         assert isinstance(element, Value)
@@ -107,13 +111,14 @@ class _Row:
         return (~key if self.largest else key).cast("zext", I32)
 
     def row_index(self, e: Elements) -> Index:
-        """Return the number of the current row, a runtime value, as an `Index` for accesses by ``e``."""
+        """Return the index of the current row, a runtime value, as an `Index` for accesses by ``e``."""
         return e.opaque(self.row, self.rows)
 
     def fill(self, count: int) -> None:
         """Emit a loop that fills the buffer with the records of the first ``count`` elements of the row.
 
-        A record is 64 bits: the element as an ordered integer in the upper half, its index in the lower half.
+        A record has 64 bits: in the upper half the element's `integer`, in the lower half its position in the
+        row.
         """
         e = Elements(self.f, 16 if count >= 16 else 8, {})
         variable = Variable(count, "s")
@@ -126,7 +131,7 @@ class _Row:
         loop_nest(e, [variable], body)
 
     def pad(self, count: Value) -> None:
-        """Emit a loop that fills the buffer from index ``count`` on with records that sort last."""
+        """Emit a loop that fills the buffer, from index ``count`` to its end, with records that sort last."""
         with self.f.loop(count, self.size) as loop:
             self.f.store(self.f.constant(I64, -1), self.f.offset(self.buffer, loop.index, I64))
 
@@ -138,14 +143,17 @@ class _Row:
             self.f.call(None, network(self.module, I64), self.buffer, self.f.constant(I64, self.size))
 
     def bound(self) -> Value:
-        """Emit the load of the k-th record's integer in the sorted buffer; candidates must be below it."""
+        """Emit the load of the `integer` of the k-th record in the sorted buffer.
+
+        Only elements with smaller integers are candidates for the result.
+        """
         last = self.f.load(I64, self.f.offset(self.buffer, self.k - 1, I64))
         return last.logical_shift_right(32).cast("trunc", I32)
 
     def search(self) -> None:
-        """Emit a search of all elements of the row after those with which the buffer was first filled.
+        """Emit a search of the elements of the row after those with which the buffer was first filled.
 
-        Elements that beat the k-th best so far are appended to the buffer; at the end the buffer is sorted.
+        Elements that beat the k-th best so far are appended to the buffer, which is sorted at the end.
         """
         f = self.f
         e = Elements(f, LANES, {})
@@ -173,9 +181,9 @@ class _Row:
     def take(self, bits: Value, start: Value, bound: Value, filled: Value) -> None:
         """Emit a loop that appends the elements marked in ``bits`` to the buffer, and sorts it when full.
 
-        Bit n marks element ``start + n``. ``bound`` is the address of the integer that candidates must be
-        below, ``filled`` that of the number of records in the buffer. A sort updates both: it keeps the
-        first k records.
+        Bit n marks element ``start + n``. ``bound`` is the address of the integer that those of candidates
+        must be below, ``filled`` that of the number of records in the buffer. A sort updates both: it keeps
+        the first k records.
         """
         f = self.f
         scalar = Elements(f, 0, {})
@@ -195,7 +203,7 @@ class _Row:
             loop.next(remaining & (remaining - 1))
 
     def write(self) -> None:
-        """Emit a loop that stores the first k records of the buffer as values and indices."""
+        """Emit a loop that stores the elements and positions of the first k records as values and indices."""
         e = Elements(self.f, self.lanes, {})
         variable = Variable(self.k, "s")
 
