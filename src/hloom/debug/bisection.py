@@ -167,8 +167,9 @@ def _first(count: int, holds: Callable[[int], bool]) -> int:
 def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tell: Progress) -> Bisection:
     """Return the bisection of a pass that makes the result wrong: its first rewrite that does so, if found.
 
-    The pass runs again on copies of ``before``, stopped after more or fewer rewrites. The bisection names no
-    rewrite if the pass does not count its rewrites, or if its run on ``before`` gives a right result.
+    A binary search runs the pass again on copies of ``before``, stopping it after a given number of rewrites.
+    The bisection names no rewrite if the pass does not count its rewrites, or if its run on ``before`` gives
+    a right result.
 
     Args:
         judge: compares the results of rewritten programs with the reference.

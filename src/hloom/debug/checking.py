@@ -160,8 +160,9 @@ def first_difference(
 ) -> Culprit | None:
     """Return the first instruction of a one-device program whose value differs between two backends.
 
-    The backends run prefixes of the program, whose values become results. Returns None if these agree even
-    for the longest prefix. ``backend`` and ``against`` are the names of the backends.
+    The backends run prefixes of the program, each with the values that later instructions need as its result.
+    Returns None if these results agree even for the whole program. ``backend`` and ``against`` are the names
+    of the backends.
     """
     return _Search(backend, against, tolerance).first(inlined(module), list(arguments), "")
 
@@ -182,8 +183,8 @@ class _Search:
         """Return the first instruction of a program's entry whose value differs between the backends.
 
         Returns None if there is none. For a loop or conditional, the first instruction that differs inside it
-        is returned instead, if found. ``loop`` is the text of the enclosing loops and branches, "" at first,
-        for the `Culprit`.
+        is returned instead, if found. ``loop`` is a text with the loops and branches in which the entry runs,
+        for the `Culprit`; "" for the original program.
         """
         order = [i for i in module.entry.post_order() if not isinstance(i.operation, Parameter)]
         low, high = 0, len(order) - 1
@@ -209,7 +210,8 @@ class _Search:
         """Return the first instruction in a while loop or conditional whose value differs between backends.
 
         It is searched in the first loop iteration whose result differs, or in the branch that is taken.
-        Returns None for other instructions, and if no value inside differs.
+        Returns None if ``instruction`` is no loop or conditional, and if no value inside differs. ``loop`` is
+        a text with the loops and branches in which ``module`` runs.
         """
         if not isinstance(instruction.operation, While | Conditional):
             return None

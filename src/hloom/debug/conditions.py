@@ -58,8 +58,8 @@ def command(text: str, timeout: float = 300.0) -> Condition:
     """Return the condition that a shell command exits with status 0.
 
     A condition is a function (module, arguments) that returns a bool. In the command, ``{}`` stands for the
-    file of the program (by default its last argument), and ``{input}`` for an .npz file of the arguments. A
-    command that takes longer than ``timeout`` seconds does not meet the condition.
+    file of the program, which is appended if there is no ``{}``, and ``{input}`` for an .npz file of the
+    arguments. A command that takes longer than ``timeout`` seconds does not meet the condition.
     """
 
     def condition(module: HloModule, arguments: list[Value]) -> bool:

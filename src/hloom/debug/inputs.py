@@ -67,7 +67,8 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
     Args:
         module: the program.
         seed: the seed of the random generator.
-        edges: include `edge_values` in each array. Scalars stay small, since they may be trip counts.
+        edges: include `edge_values` in each array, except in scalars, which stay small: they may be trip
+            counts.
 
     Raises HloError (rule ``run.random-unbounded``) for a parameter of unbounded size.
     """
@@ -93,9 +94,9 @@ def drawn_arguments(
 
 
 def constants_of(*modules: HloModule) -> list[float]:
-    """Return the distinct numbers, ascending, in the programs' small constants (`MOST_CONSTANTS` elements).
+    """Return the distinct numbers, ascending, in the programs' small constants.
 
-    Complex constants and NaN are left out.
+    These have at most `MOST_CONSTANTS` elements. Complex constants and NaN are left out.
     """
     numbers: set[float] = set()
     for i in (i for module in modules for i in module.instructions()):

@@ -203,9 +203,10 @@ class _Reducer:
                 names = others
 
     def cut_end(self) -> None:
-        """Drop the longest end of the program without which the fault remains, by binary search.
+        """Drop as many instructions at the end of the program as possible while the fault remains.
 
-        The values live after the last remaining instruction become the result.
+        The values live after the last remaining instruction become the result. The cut is found by binary
+        search.
         """
         low, high = 0, len(self.order()) - 1
         while low < high:
@@ -218,9 +219,9 @@ class _Reducer:
                 low = middle + 1
 
     def cut_beginning(self) -> None:
-        """Replace the longest beginning of the entry without which the fault remains by parameters.
+        """Replace as many instructions at the beginning of the entry as possible while the fault remains.
 
-        Their arguments are the values that the instructions compute in a run.
+        Parameters take their place, whose arguments are the values that the instructions compute in a run.
         """
         fraction = 2
         while fraction <= 2 * len(self.order()):

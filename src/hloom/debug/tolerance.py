@@ -135,7 +135,7 @@ def is_loose(value: Value, bounds: Bounds) -> bool:
 
 
 def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
-    """Return ``bounds``, for arrays with loose bounds lowered to those of ``others`` that are less.
+    """Return ``bounds``, lowered to ``others`` where these are less in arrays whose bounds are loose.
 
     Args:
         value: the result that the bounds are for; `is_loose` compares its elements with them.

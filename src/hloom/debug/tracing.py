@@ -229,7 +229,10 @@ class _TracingEvaluator(Evaluator):
         return self.run(self._entry, arguments)
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
-        """Return a function that evaluates an instruction, and also records its value unless in a reducer."""
+        """Return a function that evaluates an instruction and records its value.
+
+        The value is not recorded if the instruction is in a reducer.
+        """
         evaluate = instruction.operation.evaluate
         if instruction.parent not in self._observed:
             return evaluate

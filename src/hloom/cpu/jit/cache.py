@@ -245,7 +245,7 @@ class CodeCache:
 def _is_safe(status: os.stat_result, kind: int) -> bool:
     """Return whether a file has the type ``kind``, belongs to the effective user, and only they can write it.
 
-    ``kind`` is such as `stat.S_IFREG`, ``status`` the file's status.
+    ``kind`` is a file type such as `stat.S_IFREG`, ``status`` the result of `os.fstat`.
     """
     mode = status.st_mode
     return stat.S_IFMT(mode) == kind and status.st_uid == os.geteuid() and not mode & _OTHERS_WRITE

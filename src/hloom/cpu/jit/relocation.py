@@ -65,8 +65,8 @@ def _page21(memory: Memory, at: int, place: int, symbol: int, addend: int) -> No
     """Write into an ADRP instruction the distance from its page to that of its target, in pages.
 
     The two lowest bits of the distance are stored at bit 29 of the instruction, the others at bit 5. The
-    instruction is at position ``at`` of ``memory``, and its address is ``place``; the target is ``symbol +
-    addend``.
+    instruction is at position ``at`` of ``memory``, and its address is ``place``; the address of the target
+    is the sum of ``symbol`` and ``addend``.
     """
     pages = _fits(((symbol + addend) & ~_PAGE) - (place & ~_PAGE), 33) >> 12
     _patch(memory, at, 0x60FFFFE0, (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
@@ -75,8 +75,8 @@ def _page21(memory: Memory, at: int, place: int, symbol: int, addend: int) -> No
 def _branch26(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
     """Write into a B or BL instruction the distance to its target, in words of 4 bytes.
 
-    The instruction is at position ``at`` of ``memory``, and its address is ``place``; the target is ``symbol
-    + addend``.
+    The instruction is at position ``at`` of ``memory``, and its address is ``place``; the address of the
+    target is the sum of ``symbol`` and ``addend``.
     """
     distance = _fits(symbol + addend - place, 28)
     _patch(memory, at, 0x03FFFFFF, distance >> 2 & 0x03FFFFFF)

@@ -282,7 +282,7 @@ def _reduced(t: _Table, i: HloInstruction) -> None:
 def _reduced_parts(t: _Table, i: HloInstruction) -> None:
     """Emit the first step of a large all-reduce: every participant reduces its share of each operand.
 
-    Its results of these elements are stored in its own result.
+    The reduced elements are stored in its own result, from which the others copy them.
     """
     for n, shape in _operand_leaves(i):
         begin, end = t.part(shape.element_count, t.position)

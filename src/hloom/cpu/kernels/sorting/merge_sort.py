@@ -91,18 +91,17 @@ class _RowSort:
             self.e.store(self._view(pointer, k), (self._index(at),), value)
 
     def copy_in(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """Emit a loop that copies a row of each array in ``sources`` to a contiguous buffer in ``targets``.
+        """Emit a loop that copies rows of the arrays ``sources`` to the contiguous buffers ``targets``.
 
-        The row begins at element ``start`` of the source; its elements are ``stride`` elements apart.
+        In each source the row begins at element ``start``; its elements are ``stride`` elements apart.
         """
         with self.f.loop(0, self.n) as loop, self.e.scope():
             self._store(targets, loop.index, self._load(sources, start + loop.index * stride))
 
     def copy_out(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """Emit a loop that copies a row from each contiguous buffer of ``sources`` to one of ``targets``.
+        """Emit a loop that copies the contiguous rows ``sources`` to rows of the arrays ``targets``.
 
-        The targets are arrays: the row begins at element ``start``, and its elements are ``stride`` elements
-        apart.
+        In each target the row begins at element ``start``; its elements are ``stride`` elements apart.
         """
         with self.f.loop(0, self.n) as loop, self.e.scope():
             self._store(targets, start + loop.index * stride, self._load(sources, loop.index))

@@ -83,7 +83,10 @@ class _Sort:
         self.counts = self.f.allocate(I32, self.bins * len(digits))
 
     def emit(self) -> None:
-        """Emit the histograms, then for each digit a scatter, skipped if all records share the digit."""
+        """Emit code that computes the histograms of all digits, then scatters the records by each digit.
+
+        A digit that is equal in all records is skipped.
+        """
         f = self.f
         integers, others, numbers, other_numbers, count = f.parameters
         self.count(integers, count)

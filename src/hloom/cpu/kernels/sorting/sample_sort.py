@@ -98,9 +98,9 @@ class SampleSort(SharedRow):
         return f.offset(first, chunk * (self.buckets + 1), I32)
 
     def sample(self, f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-        """Emit the body of the kernel that stores keys of the row, at equal distances, and sorts them.
+        """Emit the body of the kernel that samples the row: it copies keys of elements at equal distances.
 
-        The kernel has one iteration, for the whole row; ``number`` is unused.
+        The kernel then sorts the samples. It has one iteration, for the whole row; ``number`` is unused.
         """
         count, kind = self.buckets * SAMPLES, self.record.type
         row, variable = self.row(f, module, low, high), Variable(self.buckets * SAMPLES, "s")

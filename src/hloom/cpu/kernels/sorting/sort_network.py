@@ -172,7 +172,7 @@ def _fold_lanes(vectors: list[Value], width: int) -> None:
 
 
 def _by_lanes(vectors: list[Value]) -> list[Value]:
-    """Emit the transposition of the vectors: all elements of lane 0 first, then those of lane 1, and so on."""
+    """Emit the transposition of the vectors: all elements of lane 0 first, then those of lane 1, etc."""
     lanes, half = vectors[0].type.lanes, len(vectors) // 2
     for _ in range(len(vectors).bit_length() - 1):
         pairs = [(vectors[k], vectors[k + half]) for k in range(half)]

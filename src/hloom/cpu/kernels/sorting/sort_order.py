@@ -83,10 +83,10 @@ class SortKey:
 
 
 def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
-    """Emit the map of a number to an unsigned integer, such that integers compare like the numbers.
+    """Emit an unsigned integer for a number, such that the integers compare like the numbers.
 
-    ``value`` is a register value of type ``kind``. If ``total``, floats are in the total order; else zeros of
-    both signs give the same integer, and so do all NaNs.
+    ``value`` is the number, a register value of type ``kind``. If ``total``, floats are in the total order;
+    else zeros of both signs give the same integer, and so do all NaNs.
     """
     if not kind.is_floating:
         bits = value.cast("zext", I8) if kind is et.PRED else value

@@ -101,7 +101,7 @@ class _Row:
         self.write()
 
     def integer(self, e: Elements, place: Index) -> Value:
-        """Emit the map of the row's element at position ``place`` to a u32 integer.
+        """Emit a u32 integer for the row's element at position ``place``, by which elements are compared.
 
         Elements that come earlier in the result have smaller integers.
         """
