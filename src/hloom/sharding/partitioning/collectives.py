@@ -22,10 +22,10 @@ from hloom.sharding.tiling.coordinates import DeviceGroups, group_size
 
 
 class CollectiveWriter:
-    """Emits collectives, each with a channel id of its own, and records their causes.
+    """Emits collectives, each with a channel id of its own, and records why the program needs them.
 
     Attributes:
-        causes: the cause of each collective that was emitted in a ``with`` statement of `because`.
+        causes: why each collective is needed, if it was emitted in a ``with`` statement of `because`.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -36,7 +36,7 @@ class CollectiveWriter:
 
     @contextmanager
     def because(self, cause: Cause) -> Generator[None]:
-        """Record ``cause`` for each collective that is emitted inside the ``with`` statement."""
+        """Record ``cause`` as the reason of each collective that is emitted inside the ``with`` statement."""
         outer, self._cause = self._cause, cause
         try:
             yield
@@ -99,9 +99,10 @@ class CollectiveWriter:
         return self._add(operation, value, dimensions)
 
     def all_to_all(self, value: HloInstruction, d: int, groups: DeviceGroups) -> HloInstruction:
-        """Emit an all-to-all that sends index n of dimension ``d`` to device n of the group.
+        """Emit an all-to-all that sends the slice at index n of dimension ``d`` to device n of the group.
 
-        The extent of the dimension is the group size; the received parts are stacked along it.
+        The extent of the dimension is the group size. The received slices are concatenated along it, in the
+        order of their senders.
         """
         operation = AllToAll(
             channel_id=self.channel(),

@@ -47,7 +47,7 @@ _REPLICATED: Final = re.compile(r"(?:need_replication|permutation)=\{([^{}]*)\}"
 
 @dataclass(frozen=True, slots=True)
 class LocalProgram:
-    """The program that each device runs in place of a custom call.
+    """The program that each device runs in place of a custom call on global arrays.
 
     Attributes:
         module: the program, whose parameters and results are tiles.
@@ -61,11 +61,11 @@ class LocalProgram:
 
 @dataclass(frozen=True, slots=True)
 class RuleFactor:
-    """A factor (index) of a custom call, as its sharding rule states it.
+    """A factor (index) of a custom call, as stated by the call's Shardy sharding rule.
 
     Attributes:
-        factor: its size, and the dimension of each operand that it indexes.
-        results: the dimension of each result that it indexes, by result number.
+        factor: the size of the factor, and for each operand the dimension that it indexes.
+        results: for each result that the factor indexes, by result index, the dimension.
     """
 
     factor: Factor
@@ -73,11 +73,12 @@ class RuleFactor:
 
 
 def rule_of(call: HloInstruction) -> list[RuleFactor]:
-    """Return the factors of a custom call's sharding rule that can be sharded.
+    """Return those factors of a custom call's Shardy sharding rule that can be sharded.
 
-    A factor is an index that dimensions of operands and results share. It can be sharded if it is major in
-    all its dimensions and needs no replication. Returns an empty list for a call without rule. Raises
-    HloError with the rule name ``sharding.rule`` for a malformed one.
+    A factor is an index that dimensions of operands and results share. It can be sharded if it is the major
+    factor of each dimension that it indexes, and the rule does not require its replication or permutation.
+    Returns an empty list for a call without rule. Raises HloError (rule ``sharding.rule``) if the sharding
+    rule is malformed.
     """
     text = (call.frontend_attributes or {}).get("xla.sdy.sharding_rule")
     if text is None:
@@ -130,9 +131,9 @@ def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]
 
 
 def with_local_operands(call: HloInstruction) -> CustomCall:
-    """Return the operation of a custom call, its operand layouts adapted to the shapes of the tiles.
+    """Return a custom call's operation whose operand layout constraints fit the current operands, tiles.
 
-    The tiles are the current operands of ``call``.
+    The shapes in the constraints get the dimensions of the operands of ``call``; layouts stay the same.
     """
     operation = cast("CustomCall", call.operation)
     constraints = operation.operand_layout_constraints
@@ -146,10 +147,10 @@ def with_local_operands(call: HloInstruction) -> CustomCall:
 
 
 def adopt(module: HloModule, program: HloModule, channel: Callable[[], int]) -> None:
-    """Move the computations that the entry of ``program`` calls to ``module``.
+    """Move all computations of ``program`` but its entry to ``module``, to inline the entry afterwards.
 
-    They get unique names and channel ids. The same holds for instructions in the entry, so that it can be
-    inlined. ``channel`` returns an unused channel id.
+    The computations, and all instructions of ``program``, get names and channel ids that are unique in
+    ``module``. ``channel`` returns an unused channel id.
     """
     CallInliner().run(program)
     FlattenCallGraph().run(program)

@@ -20,9 +20,10 @@ from hloom.sharding.tiling.coordinates import MOST_LISTED, Coordinate
 
 
 def device_constant(inserter: Inserter, table: Sequence[int]) -> HloInstruction:
-    """Emit a lookup of the device id in a constant table; return the s32 scalar.
+    """Emit code that computes ``table[device id]`` on each device; return the s32 scalar.
 
-    ``table`` has an integer for each device; if all are equal, the scalar is a constant.
+    ``table`` has an integer for each device. If all are equal, the scalar is a constant; otherwise the code
+    slices a constant array at the partition id.
     """
     if len(set(table)) == 1:
         return inserter.scalar(table[0], S32)
@@ -35,9 +36,9 @@ def device_constant(inserter: Inserter, table: Sequence[int]) -> HloInstruction:
 
 
 def device_coordinate(inserter: Inserter, coordinate: Coordinate, factor: int = 1) -> HloInstruction:
-    """Emit the device's index along ``coordinate``, times ``factor``; return the s32 scalar.
+    """Emit code that computes a device's index along ``coordinate``, times ``factor``; return the s32 scalar.
 
-    For many devices arithmetic on the device id replaces a constant table.
+    The code reads a constant table or, if there are many devices, computes the index from the partition id.
     """
     if coordinate.devices <= MOST_LISTED or coordinate.listed:
         return device_constant(inserter, [index * factor for index in coordinate.indices])

@@ -39,12 +39,12 @@ def padded(
 
 
 def resized(value: HloInstruction, d: int, extent: int) -> HloInstruction:
-    """Emit a crop of the end of dimension ``d`` to ``extent``, or a pad with zeros; return the result."""
+    """Emit a pad that crops dimension ``d`` at its end to ``extent``, or extends it with zeros; return it."""
     return padded(value, d, 0, extent - value.shape.dimensions[d])
 
 
 def cropped(value: HloInstruction, d: int, low: int, high: int) -> HloInstruction:
-    """Emit a slice of the range [low, high) of dimension ``d``; return ``value`` for the full range."""
+    """Emit a slice of the range [low, high) of dimension ``d``; return it. Emits none for the full range."""
     dimensions = value.shape.dimensions
     if (low, high) == (0, dimensions[d]):
         return value
@@ -63,7 +63,7 @@ def masked(
     Args:
         value: the tile.
         d: the dimension.
-        tiling: the tiling of the array.
+        tiling: the tiling of the array; the last tiles along the dimension may have padding.
         extent: the extent of the dimension in the global array.
         fill: the scalar.
     """
@@ -80,10 +80,10 @@ def masked(
 
 
 def on_first_device(value: HloInstruction, number: Coordinate, identity: float = 0) -> HloInstruction:
-    """Emit a select of ``value`` where ``number`` is 0, and of ``identity`` on all other devices.
+    """Emit code that yields ``value`` on devices whose ``number`` is 0, and ``identity`` on all others.
 
-    ``number`` has an index for each device, such as the number of its partial sum; ``identity`` is that of
-    the combiner that later combines the devices' values.
+    ``number`` has an index for each device, such as the index of its partial sum. ``identity`` is the neutral
+    element of the reduction that later combines the devices' values, so that ``value`` counts once.
     """
     inserter = Inserter(value)
     is_first = inserter.compare(device_coordinate(inserter, number), "EQ", inserter.scalar(0, S32))

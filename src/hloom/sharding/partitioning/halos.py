@@ -30,18 +30,18 @@ def exchange_halo(
     collectives: CollectiveWriter,
     fixed: Sequence[Coordinate],
 ) -> HloInstruction:
-    """Emit a halo exchange; return the range of dimension ``d`` that each device needs.
+    """Emit a halo exchange; return an array with the index range of dimension ``d`` that each device needs.
 
-    Collective-permutes deliver the segments of the range, selects merge them.
+    Collective-permutes deliver the segments of the range from the devices that have them, selects merge them.
 
     Args:
         value: the device's tile.
         d: the dimension.
         tiling: the tiling of the array.
-        ranges: the range that each tile or device needs.
-        fill: the scalar for elements out of bounds.
-        collectives: the writer of the permutes.
-        fixed: coordinates (tile indices by device) in which devices must agree to exchange elements.
+        ranges: the index range that each tile or each device needs, and who has the elements.
+        fill: the scalar for elements out of the bounds of the global array.
+        collectives: emits the permutes.
+        fixed: coordinates (one index per device); devices with different indices must not exchange data.
     """
     inserter = Inserter(value)
     width, local = ranges.length, ranges.local
@@ -67,9 +67,9 @@ def exchange_halo(
 
 
 def _sent_part(value: HloInstruction, d: int, length: int, firsts: Sequence[int | None]) -> HloInstruction:
-    """Emit a slice of ``length`` indices of dimension ``d`` of the device's tile, to be sent.
+    """Emit a slice of extent ``length`` along dimension ``d`` of the device's tile, to be sent.
 
-    ``firsts`` has the start of the slice for each device, None for a device that sends nothing.
+    ``firsts`` has the start of the slice for each device; None for a device that sends nothing.
     """
     distinct = {first for first in firsts if first is not None}
     if len(distinct) == 1:
@@ -79,9 +79,9 @@ def _sent_part(value: HloInstruction, d: int, length: int, firsts: Sequence[int 
 
 
 def _sliced(value: HloInstruction, d: int, length: int, firsts: Sequence[int]) -> HloInstruction:
-    """Emit a dynamic-slice of ``length`` indices of dimension ``d``, from the start that each device has.
+    """Emit a dynamic-slice of extent ``length`` along dimension ``d``; return it.
 
-    ``firsts`` has the start for each device.
+    ``firsts`` has the start index for each device.
     """
     inserter = Inserter(value)
     shape = with_extent(value.shape, d, length)
@@ -91,7 +91,7 @@ def _sliced(value: HloInstruction, d: int, length: int, firsts: Sequence[int]) -
 
 
 def _bounds(segment: HaloSegment | None) -> tuple[int, int]:
-    """Return the start and the exclusive end of a segment within its halo range; (0, 0) for None."""
+    """Return the start and the exclusive end of a segment within its halo range; (0, 0) if it is None."""
     return (0, 0) if segment is None else (segment.at, segment.at + segment.length)
 
 
@@ -102,7 +102,7 @@ def _merged(
     index: HloInstruction,
     bounds: Sequence[tuple[int, int]],
 ) -> HloInstruction:
-    """Emit a select of ``part`` within each device's bounds along a dimension, and of ``result`` elsewhere.
+    """Emit a select that takes ``part`` within a device's bounds along a dimension, ``result`` elsewhere.
 
     ``index`` is the iota along that dimension, ``bounds`` has (start, exclusive end) for each device.
     """

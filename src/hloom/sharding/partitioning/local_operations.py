@@ -54,8 +54,8 @@ class LocalOperation:
         tiling: the tiling of the result.
         sharded: the sharded factors (indices of the operation, such as a batch dimension), with their tilings
             of rank 1.
-        collectives: the writer of halo exchanges.
-        fixed: coordinates (tile indices by device) in which all devices of a collective group must agree.
+        collectives: emits the collectives of halo exchanges.
+        fixed: coordinates (one index per device); devices with different indices must not exchange data.
     """
 
     i: HloInstruction
@@ -84,11 +84,10 @@ class LocalOperation:
         return [(factor, tiling) for factor, tiling in self.sharded if factor.kind == kind]
 
     def fetch(self, factor: Factor, tiling: Tiling, fill: Callable[[int], HloInstruction]) -> list[Fetch]:
-        """Emit halo exchanges for the operands that ``factor`` indexes, and make their results the operands.
+        """Replace the operands that ``factor`` indexes by the results of halo exchanges; return the halos.
 
-        Returns the halos that were fetched. A factor is an index of the operation, such as a spatial
-        dimension; ``tiling`` is its tiling, of rank 1. ``fill`` returns the scalar for out-of-bounds elements
-        of the operand with a given number.
+        A factor is an index of the operation, such as a spatial dimension; ``tiling`` is its tiling, of rank
+        1. ``fill`` maps an operand index to the scalar for out-of-bounds elements of that operand.
         """
         fetched = fetches(self.i, self.shapes, self.result, factor, tiling) or []
         for fetch in fetched:
@@ -105,9 +104,9 @@ class LocalOperation:
     def compute(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
         """Make the instruction ``self.i`` apply ``operation`` to its operands; return the tile of the result.
 
-        The operands are tiles. ``skipped`` lists (dimension of the result, its tiling of rank 1, number of
-        leading elements to drop from each tile). If any are dropped, a new instruction computes a larger
-        tile, from which each device slices its own.
+        The operands are tiles. ``skipped`` lists (dimension of the result, the dimension's tiling of rank 1,
+        number of leading elements to drop from each tile). If that is not 0 for all tiles, a new instruction
+        computes a larger tile, and a dynamic-slice drops the elements.
         """
         self.i.operation = operation
         skips_of = {d: (tiling, skips) for d, tiling, skips in skipped if any(skips)}
@@ -127,7 +126,7 @@ class LocalOperation:
         return inserter.op(DynamicSlice(dynamic_slice_sizes=tile.dimensions), extended, *starts, shape=tile)
 
     def zero(self, number: int) -> HloInstruction:
-        """Emit a scalar zero of the element type of operand ``number``."""
+        """Emit a scalar zero of the element type of the operand with index ``number``."""
         return self.inserter.scalar(0, self.shapes[number].element_type)
 
     def first(self, tiling: Tiling, extent: int) -> HloInstruction:
@@ -140,7 +139,10 @@ class LocalOperation:
 
 
 def localized(local: LocalOperation) -> HloInstruction:
-    """Rewrite an instruction to compute a tile of its result; return it or its replacement."""
+    """Rewrite an instruction to compute a tile of its result; return it or its replacement.
+
+    Changes its attributes, such as slice bounds, and emits halo exchanges; the caller sets its shape.
+    """
     rule = _RULES.get(type(local.i.operation))
     return local.i if rule is None else rule(local)
 
@@ -166,7 +168,10 @@ def _slice(local: LocalOperation) -> HloInstruction:
 
 
 def _custom_call(local: LocalOperation) -> HloInstruction:
-    """Replace a custom call that rotates an array by a halo exchange; others run on tiles unchanged."""
+    """Return the halo exchange that replaces a call if the call rotates an array along a sharded dimension.
+
+    Returns other custom calls themselves; they run on tiles unchanged.
+    """
     if rotation_of(local.i) is None or not local.of_kind("halo"):
         return local.i
     _fetch_only(local)
@@ -174,7 +179,7 @@ def _custom_call(local: LocalOperation) -> HloInstruction:
 
 
 def _fetch_only(local: LocalOperation) -> HloInstruction:
-    """Emit the halo exchanges of the operands; the operation itself runs on their results unchanged."""
+    """Replace operands by the results of halo exchanges where needed; the operation does not change."""
     for factor, tiling in local.of_kind("halo"):
         local.fetch(factor, tiling, local.zero)
     return local.i
@@ -266,9 +271,9 @@ def _iota(local: LocalOperation) -> HloInstruction:
 
 
 def _as_s32(inserter: Inserter, indices: HloInstruction) -> HloInstruction:
-    """Emit a conversion of indices to s32, clamped to its range first.
+    """Emit a conversion of indices to s32, which clamps them to the range of s32 first.
 
-    An index beyond the range of s32 is out of bounds of every array, so that clamping changes no result.
+    An index beyond that range is out of bounds of every array, so that clamping changes no result.
     """
     kind = indices.shape.element_type
     if kind.bits > 32 or (kind.bits == 32 and kind.is_unsigned):
@@ -284,8 +289,8 @@ def _start_in_padded_tile(
     """Emit the s32 start index of a dynamic slice, or update, within the tile of operand 0 after padding.
 
     The tile is padded by ``size``, the size of the slice, at both ends of dimension ``d``, so that a slice
-    outside of the tile starts in the padding. ``index`` is the start in the global array, ``tiling`` the
-    tiling of the dimension, of rank 1.
+    outside the tile lies in the padding. ``index`` is the start in the global array, ``tiling`` the tiling of
+    the dimension, of rank 1.
     """
     inserter = local.inserter
     extent, tile_extent = local.shapes[0].dimensions[d], local.i.operands[0].shape.dimensions[d]
@@ -298,9 +303,10 @@ def _start_in_padded_tile(
 
 
 def _dynamic_slice(local: LocalOperation) -> HloInstruction:
-    """Rewrite a dynamic-slice to slice the device's tile, padded at both ends of each sharded dimension.
+    """Rewrite a dynamic-slice to slice the device's tile, padded at both ends of sharded sliced dimensions.
 
-    The padding is the neutral element of the reduction that later combines the devices' results.
+    A slice may lie on several devices. The padding is the neutral element of the reduction that later
+    combines their results.
     """
     i = local.i
     sizes = list(local.tile.dimensions)
@@ -325,8 +331,8 @@ def _same_types(local: LocalOperation, first: int) -> None:
 def _dynamic_update(local: LocalOperation) -> HloInstruction:
     """Rewrite a dynamic-update-slice to update the device's tile, which is padded first and then cropped.
 
-    It is padded by the size of the update at both ends; parts of the update outside of the tile land in the
-    padding.
+    The tile is padded by the size of the update at both ends; parts of the update outside the tile land in
+    the padding.
     """
     i = local.i
     indexed = local.of_kind("indexed")
@@ -350,8 +356,8 @@ def _dynamic_update(local: LocalOperation) -> HloInstruction:
 def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
     """Emit the neutral element, in the element type of the result, of the combiner of ``factor``.
 
-    The factor is an index of the operation that devices reduce partially; its combiner merges their partial
-    results.
+    The factor is an index that the operation reduces. Devices compute partial results, which its combiner
+    merges.
     """
     assert factor.combiner is not None
     kind = local.result.element_type
@@ -363,7 +369,7 @@ def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
 def _gather(local: LocalOperation) -> HloInstruction:
     """Rewrite a gather to gather from the device's tile.
 
-    Where an index lies outside of the tile, the result is the neutral element of the combiner that later
+    Where an index lies outside the tile, the result is the neutral element of the reduction that later
     combines the devices' results.
     """
     i = local.i
@@ -407,9 +413,9 @@ def _gather(local: LocalOperation) -> HloInstruction:
 
 
 def _component(local: LocalOperation, indices: HloInstruction, axis: int, component: int) -> HloInstruction:
-    """Emit a slice with one component of all index vectors in ``indices``.
+    """Emit a slice with one component of all index vectors in ``indices``; return it.
 
-    Index vectors lie along dimension ``axis``, which the result lacks; ``component`` is the number of the
+    Index vectors lie along dimension ``axis``, which the result lacks; ``component`` is the index of the
     component.
     """
     if axis == indices.shape.rank:
@@ -426,7 +432,7 @@ def _relative_indices(
 
     Args:
         local: the gather or scatter.
-        number: the number of the operand with the indices.
+        number: the index of the operand that has the index vectors.
         axis: the dimension along which index vectors lie.
         component: the component that indexes the sharded dimension, from which the start of the tile is
             subtracted.
@@ -462,10 +468,10 @@ def _with_component(
 
 
 def _scatter(local: LocalOperation) -> HloInstruction:
-    """Rewrite a scatter to update the device's tile; updates outside of the tile are dropped.
+    """Rewrite a scatter to update the device's tile; updates outside the tile are dropped.
 
-    If the updates are sharded, only the devices with the first tile of updates scatter into the operand; the
-    others scatter into the combiner's neutral element, as results are combined later.
+    If the updates are sharded, only the devices with the first tile of updates scatter into the operand. The
+    others scatter into an array of neutral elements, as a reduction later combines all results.
     """
     i = local.i
     operation = operation_of(i, Scatter)

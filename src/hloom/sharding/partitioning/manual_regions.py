@@ -27,14 +27,14 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
     """Return the tiling over non-manual axes that a value keeps as it enters or leaves a manual region.
 
     A manual region is code on local shapes, as in ``shard_map``. A dimension stays sharded if its tiles
-    divide the array inside of the region evenly, and devices with equal indices along the manual axes hold
-    all tiles; otherwise it is replicated.
+    divide the array inside the region evenly, and devices with equal indices along the manual axes hold
+    all tiles; otherwise the dimension is replicated.
 
     Args:
-        have: the tiling inside of the region.
+        have: the tiling inside the region.
         manual: the tiling outside, restricted to the manual axes.
-        shape: the shape outside.
-        fixed: the index of each device along each manual axis.
+        shape: the shape of the value outside.
+        fixed: for each manual axis, the index of each device along it.
     """
     preserved = Tiling.replicated(len(manual.tiles), have.devices)
     if have.unreduced is not None or manual.unreduced is not None:
@@ -48,13 +48,13 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
 
 
 def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
-    """Return a tiling without the manual axes, for the value inside of a manual region (``shard_map``).
+    """Return a tiling without the manual axes, for the value inside a manual region (``shard_map``).
 
-    If manual and other axes shard one dimension, it stays sharded over the other axes only if all of them are
-    minor to the manual axes, or all are major; in the second case resharding exchanges tiles.
+    If manual and other axes shard the same dimension, it stays sharded over the other axes only if all of
+    them are minor to the manual axes, or all are major. In the second case devices must exchange tiles.
 
     Args:
-        have: the tiling outside of the region.
+        have: the tiling outside the region.
         manual: the tiling outside, restricted to the manual axes.
     """
     tiles, coordinates = list(have.tiles), list(have.coordinates)
@@ -73,14 +73,14 @@ def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
 
 
 def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
-    """Return the tiling inside of a manual region for which no element of an array changes its device.
+    """Return the tiling of an array inside a manual region for which no element has to change its device.
 
     A manual region is code on local shapes, as in ``shard_map``. In each dimension the manual axes are major;
     their number of tiles is the ratio of the extents outside and inside.
 
     Args:
-        tiling: the tiling outside of the region.
-        inside, outside: the shapes of the array inside and outside of the region.
+        tiling: the tiling outside the region.
+        inside, outside: the shapes of the array inside and outside the region.
     """
     tiles = tuple(
         count * m // n if n and count * m % n == 0 else 1
@@ -94,9 +94,9 @@ def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
 
 
 def united(manual: Tiling, preserved: Tiling) -> Tiling:
-    """Return the product of two tilings over different axes.
+    """Return the tiling that shards each dimension over the axes of both given tilings.
 
-    The axes of ``manual`` are major to those of ``preserved`` in each dimension.
+    The two are over different axes. Those of ``manual`` are major to those of ``preserved``.
     """
     pairs = list(zip(manual.tiles, preserved.tiles, strict=True))
     coordinates: list[Coordinate] = []
@@ -115,9 +115,9 @@ def united(manual: Tiling, preserved: Tiling) -> Tiling:
 def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
     """Partition the call ``i``, which enters a manual region over all devices; return its operand's tile.
 
-    A manual region is code on local shapes, so inside of it the tile is recorded as a replicated value.
-    ``region`` has the manual regions around the call, outermost first. Raises HloError with the rule name
-    ``sharding.manual-axes`` if the shape of ``i`` is not that of the tile.
+    A manual region is code on local shapes, so the tile is recorded as a replicated value inside it.
+    ``region`` has the manual regions around the call, outermost first. Raises HloError (rule
+    ``sharding.manual-axes``) if the shape of ``i`` is not that of the tile.
     """
     tile = copied(i.operands[0])
     if not tile.shape.compatible(i.shape):
@@ -136,7 +136,7 @@ def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
     A manual region is code on local shapes. The call's operand becomes a tile of the array, whose tiling is
     the annotation of ``i``. ``region`` has the manual regions around the operand, outermost first; the
     innermost is left. If the annotation has manual subgroups, the result lies in a manual region over these.
-    Raises HloError with the rule name ``sharding.manual-axes`` if the operand does not have a tile's shape.
+    Raises HloError (rule ``sharding.manual-axes``) if the operand does not have a tile's shape.
     """
     (operand,) = i.operands
     tiling = state.required.get(i) or state.replicated(i.shape)
@@ -173,11 +173,12 @@ def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 
 
 def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Partition the call ``i``, which leaves a manual region; return its operands, tiles, as global arrays.
+    """Partition the call ``i``, which leaves a manual region; return the global arrays.
 
-    A manual region is code on local shapes, as in ``shard_map``. Each array may stay sharded over non-manual
-    mesh axes. The arrays are returned as a tuple instruction if the value of ``i`` is a tuple, else as one
-    array. ``region`` has the manual regions around the operands, outermost first; the innermost is left.
+    A manual region is code on local shapes, as in ``shard_map``. The operands are tiles along the manual axes
+    of these arrays; both may stay sharded over other mesh axes. Returns a tuple instruction if the value of
+    ``i`` is a tuple, else one array. ``region`` has the manual regions around the operands, outermost first;
+    the innermost is left.
     """
     shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     purpose = Purpose("region", Decision(i, i.shape, None))
@@ -193,9 +194,9 @@ def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 def _joined(
     state: PartitionState, i: HloInstruction, parts: Sequence[HloInstruction], region: Region
 ) -> HloInstruction:
-    """Return the only array in ``parts`` or, if the value of ``i`` is a tuple, a new tuple of all of them.
+    """Return what replaces ``i``, a call that enters or leaves a manual region: its converted ``parts``.
 
-    ``i`` is a call that enters or leaves a manual region, and ``parts`` are what its results become.
+    Returns a new tuple instruction of all parts if the value of ``i`` is a tuple, else the only part.
     ``region`` has the manual regions around the result, outermost first.
     """
     if not i.shape.is_tuple:

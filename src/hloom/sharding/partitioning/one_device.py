@@ -14,7 +14,7 @@ from hloom.sharding.partitioning.collectives import CollectiveWriter
 
 
 def device_of(i: HloInstruction) -> int | None:
-    """Return the device id of an instruction's maximal sharding; None for any other sharding."""
+    """Return the device id of an instruction's maximal sharding; None if its sharding is not maximal."""
     sharding = i.sharding
     if sharding is not None and sharding.kind == "tuple" and sharding.elements:
         sharding = sharding.elements[0]
@@ -26,9 +26,9 @@ def device_of(i: HloInstruction) -> int | None:
 
 
 def run_on(i: HloInstruction, device: int, devices: int, collectives: CollectiveWriter) -> HloInstruction:
-    """Replace a call by a conditional that runs it on one device; emit broadcasts of the results to all.
+    """Emit a conditional that runs the call ``i`` on one device, and broadcasts of its results to all.
 
-    Returns the results. ``device`` is the id of that device, ``devices`` the number of devices.
+    Returns the broadcast results. ``device`` is the id of that device, ``devices`` the number of devices.
     """
     inserter = Inserter(i)
     number = inserter.op(PartitionId(), shape=Shape(U32, ()))
@@ -44,7 +44,7 @@ def _broadcast(
 ) -> HloInstruction:
     """Emit the broadcast of an array, or of each array of a tuple, from one device to all; return the result.
 
-    ``device`` is the id of that device, ``devices`` the number of devices.
+    ``device`` is the id of the sending device, ``devices`` the number of devices.
     """
     inserter = Inserter(value)
     if not value.shape.is_tuple:
@@ -57,9 +57,9 @@ def _broadcast(
 
 
 def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInstruction]:
-    """Add a computation with one parameter, of shape ``argument``, to the module; return both.
+    """Add a computation with one parameter, of shape ``argument``, to the module of ``i``; return both.
 
-    The name of the computation is derived from that of ``i``.
+    It becomes a branch of a conditional. Its name is derived from that of ``i``.
     """
     module = Inserter(i).module
     computation = module.add(HloComputation(module.unique_name(f"{i.name}.branch")))
@@ -68,9 +68,9 @@ def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInst
 
 
 def _call(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the branch computation that runs ``i``, on the elements of its only parameter, a tuple.
+    """Add a computation that applies ``i`` to the elements of its only parameter, a tuple; return it.
 
-    ``argument`` is the shape of the tuple.
+    It is the branch of a conditional that one device takes. ``argument`` is the shape of the tuple.
     """
     computation, parameter = _branch(i, argument)
     inserter = Inserter(parameter)
@@ -85,9 +85,10 @@ def _call(i: HloInstruction, argument: Shape) -> HloComputation:
 
 
 def _zeros(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the branch computation for the other devices: it returns zeros of the shape of ``i``.
+    """Add a computation that returns zeros of the shape of ``i``; return it.
 
-    ``argument`` is the shape of its parameter, which it does not use.
+    It is the branch of a conditional that devices take which do not run ``i``. ``argument`` is the shape of
+    its parameter, which it does not use.
     """
     computation, parameter = _branch(i, argument)
     computation.root = _zero(Inserter(parameter), i.shape)

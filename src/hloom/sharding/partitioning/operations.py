@@ -53,7 +53,8 @@ def partition_operation(state: PartitionState, i: HloInstruction, region: Region
     """Rewrite an operation to compute a tile of its result from tiles of its operands.
 
     Chooses by cost which indices of the operation (factors, such as a batch dimension) to shard, reshards the
-    operands, and combines partial results. ``region`` has the manual regions around the instruction.
+    operands, and combines partial results. ``region`` has the manual regions (bodies of ``shard_map``) around
+    the instruction.
     """
     shapes = [state.values[o].shape for o in i.operands]
     required = state.required.get(i) if not region else None
@@ -105,7 +106,7 @@ def partition_operation(state: PartitionState, i: HloInstruction, region: Region
 def _tilings_of(
     state: PartitionState, shape: Shape, sharded: Sequence[ShardedFactor], number: int
 ) -> Tilings:
-    """Return the tilings that operand ``number`` must have, nested like its global shape ``shape``.
+    """Return the tilings that the operand with index ``number`` must have, nested like its global ``shape``.
 
     ``sharded`` are the indices of the operation (factors) that are sharded, with their tilings.
     """
@@ -130,10 +131,10 @@ def _redirect(
 
 
 def _maps_partial_sums(state: PartitionState, i: HloInstruction, unreduced: Coordinate) -> bool:
-    """Return true if an operation can run on partial sums of its operands, and yields partial sums.
+    """Return true if an operation can run on partial sums of its operands, and then yields partial sums.
 
-    ``unreduced`` numbers the partial sums by device. Each operand must be unreduced in the same way or not at
-    all, and the operation must be linear in the unreduced ones.
+    ``unreduced`` tells which partial sum each device holds. Each operand must have partial sums in the same
+    way or none at all, and the operation must be linear in those that have.
     """
     tilings = [state.values[o].tilings for o in i.operands]
     coordinates = [tiling.unreduced if isinstance(tiling, Tiling) else None for tiling in tilings]
@@ -143,9 +144,9 @@ def _maps_partial_sums(state: PartitionState, i: HloInstruction, unreduced: Coor
 
 
 def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
-    """Replace each unreduced operand of ``i`` by a copy recorded as reduced.
+    """Replace each operand of ``i`` that has partial sums by a copy that is recorded as if it had none.
 
-    As a result, the operation runs on the partial sums of each device as if they were the values.
+    Then no all-reduce precedes ``i``, which each device applies to its own partial sum.
     """
     for number, operand in enumerate(list(i.operands)):
         value = state.values[operand]
@@ -159,9 +160,9 @@ def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
 
 
 def _by_leaf(decision: Decision, tilings: Tilings) -> Decisions:
-    """Return a copy of a decision for each leaf of the result, with the tiling of the leaf.
+    """Copy the record of how a result is sharded for each leaf of the result, with the leaf's tiling.
 
-    The copies are nested like ``tilings``. For a single array, ``decision`` itself gets the tiling.
+    Returns the copies, nested like ``tilings``. For a single array, ``decision`` itself gets the tiling.
     """
     if isinstance(tilings, Tiling):
         decision.tiling = tilings
@@ -177,13 +178,12 @@ def _decided(
     region: Region,
     required: Tilings | None,
 ) -> Decision:
-    """Choose by cost which factors (indices) of an operation to shard; return the decision.
+    """Choose the factors (indices) of an operation to shard such that a device sends the fewest bytes.
 
-    The choice is the one for which a device sends the fewest bytes. The tiling of the decision is not set
-    yet.
+    Returns a record of the choice and its inputs; the tiling of the result is not set in it yet.
 
     Args:
-        state: the partitioning.
+        state: the program that is being partitioned.
         i: the instruction.
         factors: the factors of the operation.
         shapes: the global shapes of the operands.
@@ -232,7 +232,7 @@ def _local_operation(
     """Rewrite an instruction to compute tiles; return it or the instruction that replaces it.
 
     Args:
-        state: the partitioning.
+        state: the program that is being partitioned.
         i: the instruction, whose operands are resharded already.
         shapes: the global shapes of the operands.
         assignment: the factors (indices of the operation) that are sharded, with their tilings.
@@ -269,13 +269,14 @@ def _local_operation(
 
 
 def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, tiling: Tiling) -> None:
-    """Replace the padding of operands along a reduced dimension by the combiner's neutral element.
+    """Replace the padding of operands along a reduced dimension, so that it does not change the result.
+
+    The padding becomes the neutral element of a reduce operation's combiner, 0 for other operations.
 
     Args:
         i: the instruction, whose operands are tiles.
         shapes: the global shapes of the operands.
-        factor: the reduced index of the operation; it has the number of the reduced dimension in each
-            operand.
+        factor: the reduced index of the operation; it states the reduced dimension of each operand.
         tiling: the tiling of these dimensions, of rank 1.
     """
     assert factor.combiner is not None
@@ -295,15 +296,15 @@ def _reduced(
 ) -> HloInstruction:
     """Emit the reduction of partial results over devices; return the instruction with the result.
 
-    It is a reduce-scatter if that yields the required tiling, else an all-reduce. There is no collective
-    if the required tiling has partial sums, which the partial results already are.
+    The reduction is a reduce-scatter if that yields the wanted tiling, else an all-reduce. No collective is
+    emitted if the wanted tiling has partial sums, which the partial results already are.
 
     Args:
-        state: the partitioning.
+        state: the program that is being partitioned.
         i: the instruction that computes partial results.
         sharded: the sharded indices of the operation (factors); those that the result lacks are reduced over
             devices.
-        required: the tilings that the result must have; None for the propagated ones.
+        required: the wanted tilings of the result; None to take those that propagation inferred.
     """
     combiner = next(factor.combiner for factor, _ in sharded if factor.combiner is not None)
     value = state.values[i]
@@ -348,10 +349,10 @@ def _reduced(
 def partition_custom_call(
     state: PartitionState, i: HloInstruction, partitioner: CallPartitioner, region: Region
 ) -> None:
-    """Replace a custom call by the program for each device that ``partitioner`` returns for it.
+    """Replace a custom call by the program that ``partitioner`` returns for it, which each device runs.
 
     ``partitioner`` is the one registered for the call's target. Operands are resharded to the tilings that
-    the program takes, and its code is inlined. ``region`` has the manual regions around the call.
+    the program takes, and the program is inlined. ``region`` has the manual regions around the call.
     """
     rule = rule_of(i)
     shapes = [state.values[o].shape for o in i.operands]
@@ -385,7 +386,10 @@ def partition_custom_call(
 
 
 def partition_device_call(state: PartitionState, i: HloInstruction) -> None:
-    """Run a custom call with maximal sharding on its device only, and broadcast the results to all."""
+    """Replace a custom call with maximal sharding by code that runs it on its device only.
+
+    The code broadcasts the results to all devices. Operands are replicated first.
+    """
     purpose = Purpose("device", Decision(i, i.shape, None))
     reshard_operands(state, i, [state.replicated(state.values[o].shape) for o in i.operands], purpose)
     device = device_of(i)

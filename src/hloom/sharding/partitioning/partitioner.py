@@ -50,7 +50,7 @@ class Partitioned:
     Attributes:
         module: the program that each device runs on its tiles.
         parameters, results: the tilings of the leaves of the entry's parameters, in order, and of its result.
-        causes: the cause of each collective that the partitioner wrote.
+        causes: why each collective is needed that the partitioner emitted.
         decisions: for each instruction, how its value is sharded and why.
         global_shapes: the global shape of the value of each instruction.
     """
@@ -66,13 +66,14 @@ class Partitioned:
 def partitioned_program(module: HloModule, devices: int, *, even_results: bool = False) -> Partitioned:
     """Return the program that each of ``devices`` devices runs on its tiles, ready to be compiled.
 
-    Parameters have their annotated tilings, the result has its annotated or else its computed tiling.
-    Operations that cannot be sharded run on full arrays. Raises HloError for unsupported annotations.
+    Parameters have their annotated tilings, the result has its annotated tiling or else the one in which it
+    is computed. Operations that cannot be sharded run on full arrays. Raises HloError for unsupported
+    annotations.
 
     Args:
         module: a program on global arrays, which is not changed.
         devices: the number of devices.
-        even_results: replicate results that their annotated tiles do not divide evenly.
+        even_results: True to replicate results that their tiles do not divide evenly.
     """
     copy = prepared(module)
     state = PartitionState(copy, devices)
@@ -98,7 +99,7 @@ def partitioned_program(module: HloModule, devices: int, *, even_results: bool =
 
 
 def _combine_all_reduces(state: PartitionState) -> None:
-    """Merge all-reduces that can run as one; record the cause of the first one as that of the merged one."""
+    """Merge all-reduces that can run as one; the reason recorded for the first one goes to the merged one."""
     module, causes = state.module, state.collectives.causes
     of_operand = {i.operands[0]: causes[i] for i in module.instructions() if i in causes and i.operands}
     AllReduceCombiner().run(module)
@@ -125,7 +126,7 @@ class _Argument:
 def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
     """Rewrite the entry computation to compute tiles; return the tilings of its result.
 
-    ``even_results`` replicates results that their annotated tiles do not divide evenly.
+    ``even_results`` is True to replicate results that their tiles do not divide evenly.
     """
     entry = state.module.entry
     arguments = [_entry_argument(state, p, number) for number, p in enumerate(entry.parameters)]
@@ -141,7 +142,8 @@ def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
 def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _Argument:
     """Return the sharding of the entry parameter ``p``, whose number is ``number``.
 
-    It is annotated, else inferred by propagation if the module allows that, else replicated.
+    This is the annotated one, else the one that propagation inferred, if the module leaves the parameter's
+    sharding open, else replication.
     """
     annotated = state.required.get(p)
     inferred = state.propagation.tiling(p)
@@ -221,8 +223,8 @@ def _partition_custom_call(state: PartitionState, i: HloInstruction, target: str
 def _partition_while(state: PartitionState, i: HloInstruction, region: Region) -> None:
     """Rewrite a while loop to compute tiles.
 
-    Arrays in its state have their propagated tilings, or else those of the initial value; the initial value
-    and the results of the body are resharded to them. The condition is replicated.
+    Arrays in the loop state have their propagated tilings, or else those of the initial value; the initial
+    value and the result of the body are resharded to these. The result of the condition is replicated.
     """
     initial = i.operands[0]
     purpose = Purpose("loop", Decision(i, i.shape, None))
@@ -260,10 +262,10 @@ def _partition_conditional(state: PartitionState, i: HloInstruction, region: Reg
 
 
 def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, region: Region) -> Tilings:
-    """Return the propagated tilings of a loop or conditional, nested like its shape.
+    """Return the tilings that propagation inferred for the value of a loop or conditional.
 
-    ``default`` has the tilings for leaves without a propagated tiling or with partial sums, and for all
-    leaves in a manual region.
+    They are nested like its shape. Leaves without a propagated tiling, or with partial sums, have that in
+    ``default``; inside a manual region (``region`` is not empty) all leaves have.
     """
     if region:
         return default
@@ -283,7 +285,8 @@ def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, regi
 def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region) -> None:
     """Replace a sharding constraint by its operand, resharded to the annotated tiling.
 
-    In a manual region (code on local shapes, as in ``shard_map``) the operand is not resharded.
+    In a manual region (code on local shapes, as in ``shard_map``; ``region`` is not empty) the operand is not
+    resharded.
     """
     (operand,) = i.operands
     value = state.values[operand]
@@ -299,7 +302,7 @@ def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region
 
 
 def _partition_layout_constraint(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Rewrite a custom call that constrains the layout of a global array to constrain that of the tile."""
+    """Rewrite a custom call that constrains the layout of a global array to constrain that of each tile."""
     value, layout = state.values[i.operands[0]], i.shape.layout
     state.rewrite(i, value.tilings, region, value.decisions)
     i.shape = i.shape.with_layout(layout)

@@ -30,7 +30,7 @@ _FAMILIES: Final = (Family.ELEMENTWISE, Family.MOVEMENT)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The operation that computed an array, from which tiles in another tiling can be recomputed.
+    """The operation that computed an array; applied to resharded operands, it yields the array in any tiling.
 
     Attributes:
         operation: the operation, on global arrays.
@@ -50,8 +50,8 @@ class Origin:
     def sharded_factors(self, tiling: Tiling) -> list[ShardedFactor] | None:
         """Return the factors (indices of the operation) to shard so that the result gets the given tiling.
 
-        Each comes with its tiling, of rank 1. Returns None if halos or reductions would be needed, or if
-        tiles are on unequal numbers of devices.
+        Each comes with its tiling, of rank 1. Returns None if a halo exchange would be needed, or if the
+        tiles in ``tiling`` are on unequal numbers of devices.
         """
         sharded: list[ShardedFactor] = []
         for d, tiles in enumerate(tiling.tiles):
@@ -73,7 +73,10 @@ class Origin:
 
 
 def is_cheap(i: HloInstruction) -> bool:
-    """Return true if an operation on arrays has constant cost per element and no side effect."""
+    """Return true if it is cheap to compute the array ``i`` again instead of resharding it.
+
+    Its operation must be elementwise, data movement, iota or scatter, without side effects.
+    """
     arrays = i.shape.is_array and all(operand.shape.is_array for operand in i.operands)
     ordered = i.control_predecessors or i.control_successors
     cheap = i.operation.family in _FAMILIES or isinstance(i.operation, (Iota, Scatter))

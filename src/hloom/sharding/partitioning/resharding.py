@@ -20,9 +20,10 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def resharded(state: PartitionState, i: HloInstruction, tilings: Tilings, purpose: Purpose) -> HloInstruction:
-    """Return the value of ``i`` in the given tilings, nested like its shape; ``i`` itself if it has them.
+    """Return the value of ``i`` in the given tilings; ``i`` itself if it has them.
 
-    Arrays are copied, recomputed or sent; ``purpose`` is recorded as the reason of the collectives.
+    ``tilings`` are nested like the shape. Emits collectives, or instructions that compute arrays again, where
+    no copy in the tiling exists. ``purpose`` is recorded as the reason of the collectives.
     """
     value = state.values[i]
     if value.tilings == tilings:
@@ -49,13 +50,13 @@ def resharded(state: PartitionState, i: HloInstruction, tilings: Tilings, purpos
 def reshard_operands(
     state: PartitionState, i: HloInstruction, tilings: Sequence[Tilings | None], purpose: Purpose
 ) -> None:
-    """Replace the operands of an instruction by copies in other tilings.
+    """Replace the operands of an instruction by copies in the given tilings.
 
     Args:
-        state: the partitioning.
+        state: the program that is being partitioned.
         i: the instruction.
         tilings: the tilings for each operand; None keeps the operand.
-        purpose: the reason, recorded for each collective with the number of the operand.
+        purpose: the reason, recorded for each collective with the index of the operand.
     """
     for number, (operand, required) in enumerate(zip(list(i.operands), tilings, strict=True)):
         if required is None:
@@ -68,10 +69,10 @@ def reshard_operands(
 def _resharded_array(
     state: PartitionState, i: HloInstruction, tiling: Tiling, purpose: Purpose
 ) -> HloInstruction:
-    """Return the array ``i`` in the given tiling: an existing copy, a recomputed or a resharded array.
+    """Return the array ``i`` in the given tiling: a copy that exists, or a new one.
 
-    Of these, the one for which a device sends the fewest bytes. ``purpose`` is recorded as the reason of the
-    collectives.
+    The new copy is resharded from a copy, or computed again from resharded operands, whichever sends fewer
+    bytes per device. ``purpose`` is recorded as the reason of the collectives.
     """
     value = state.values[i]
     copies = value.copies
@@ -93,9 +94,9 @@ def _resharded_array(
 
 
 def _cheapest_copy(state: PartitionState, i: HloInstruction, tiling: Tiling) -> tuple[HloInstruction, float]:
-    """Return the copy of array ``i`` that is cheapest to reshard to ``tiling``, and the bytes to send.
+    """Return the copy of array ``i`` cheapest to reshard to ``tiling``, and the bytes that a device sends.
 
-    The bytes are those that a device sends.
+    Copies of an array are the instructions that hold its tiles in different tilings.
     """
     value = state.values[i]
     width = value.shape.element_type.bits / 8
@@ -117,13 +118,13 @@ def origin_of(
     shapes: Sequence[Shape],
     region: Region,
 ) -> Origin | None:
-    """Return the operation of ``i`` as an `Origin`, from which its value can be recomputed in other tilings.
+    """Return the operation of ``i`` as an `Origin`, from which its value can be recomputed in any tiling.
 
-    Returns None if the operation is not cheap, or has an operand that is unreduced or outside of the value's
-    manual region.
+    Returns None if the operation is not cheap, or has an operand that has partial sums, is no array, or is
+    outside the manual region of ``i``.
 
     Args:
-        state: the partitioning.
+        state: the program that is being partitioned.
         i: the instruction.
         factors: the factors of the operation: its indices, with the dimensions that they index.
         shapes: the global shapes of the operands.
@@ -138,9 +139,10 @@ def origin_of(
 
 
 def bytes_to_reshard(state: PartitionState, i: HloInstruction, tiling: Tiling, depth: int = DEEPEST) -> float:
-    """Return the bytes that a device sends to obtain array ``i`` in a tiling, by resharding or recomputation.
+    """Return the bytes that a device sends to obtain array ``i`` in a tiling in the cheapest way.
 
-    ``depth`` is the maximum length of a chain of operations to recompute.
+    That is resharding ``i``, or recomputing it from resharded operands; ``depth`` is the maximum length of a
+    chain of operations to recompute.
     """
     _, sent = _cheapest_copy(state, i, tiling)
     recomputation = _recomputation(state, state.values[i].copies, tiling, sent, depth)
@@ -153,14 +155,14 @@ def _recomputation(
     """Return how to recompute an array in a tiling, instead of resharding one of its copies.
 
     Returns (the operation that computed the array, its indices to shard with their tilings, the bytes that a
-    device sends to reshard the operands). Returns None if the bytes would reach ``limit``, or if the array
+    device sends to reshard the operands). Returns None if these bytes would reach ``limit``, or if the array
     cannot be recomputed.
 
     Args:
-        state: the partitioning.
-        copies: the copies of the array, in different tilings.
+        state: the program that is being partitioned.
+        copies: the instructions that hold the array, in different tilings.
         tiling: the tiling of the recomputed array.
-        limit: bytes per device.
+        limit: bytes sent per device, exclusive.
         depth: the maximum length of a chain of operations to recompute.
     """
     origin = next((o for copy in copies if (o := state.values[copy].origin) is not None), None)
@@ -183,9 +185,9 @@ def _recomputed(
 ) -> HloInstruction | None:
     """Emit the operations that recompute an array in a tiling; return the result.
 
-    Returns None if the array cannot be recomputed, or if a device would send ``limit`` bytes or more.
-    ``copies`` are the copies of the array, in different tilings; ``purpose`` is the reason, for the
-    collectives.
+    Returns None if the array cannot be recomputed, or if a device would send ``limit`` bytes or more to
+    reshard the operands. ``copies`` are the instructions that hold the array, in different tilings;
+    ``purpose`` is recorded as the reason of the collectives.
     """
     recomputation = _recomputation(state, copies, tiling, limit, DEEPEST)
     if recomputation is None:

@@ -35,8 +35,8 @@ class Resharder:
     """Emits the instructions that reshard arrays.
 
     Attributes:
-        collectives: the writer of collectives.
-        slices: the tiling of the result of each dynamic-slice that was emitted.
+        collectives: emits the collectives.
+        slices: the dynamic-slices that were emitted, each with the tiling of its result.
     """
 
     def __init__(self, collectives: CollectiveWriter) -> None:
@@ -51,16 +51,16 @@ class Resharder:
         want: Tiling,
         fixed: tuple[Coordinate, ...],
     ) -> HloInstruction:
-        """Emit the instructions that convert a device's tile to its tile in another tiling; return that.
+        """Emit the instructions that convert a device's tile to its tile in a new tiling; return the latter.
 
-        Partial sums are reduced first. If the new tiling has partial sums, the devices of partial sum number
-        0 keep the tile, the others get zeros.
+        Partial sums are reduced first. If only the new tiling has partial sums, each device pads its tile
+        with zeros if that suffices; else the devices with partial sum 0 keep the tile, the others get zeros.
 
         Args:
             value: the tile.
             shape: the global shape.
-            have, want: the tilings before and after.
-            fixed: coordinates (tile indices by device) in which all devices of a collective group must agree.
+            have, want: the old and the new tiling.
+            fixed: coordinates (one index per device); devices with different indices must not exchange data.
         """
         dimensions = shape.dimensions
         if have.unreduced and (have.unreduced != want.unreduced or have.tiles != want.tiles):
@@ -118,7 +118,7 @@ class Resharder:
         return inserter.reshape(value, dimensions)
 
     def _broadcasts(self, value: HloInstruction, d: int, groups: DeviceGroups, tiles: int) -> HloInstruction:
-        """Emit a broadcast of each of the first ``tiles`` tiles of a group; concatenate them along ``d``."""
+        """Emit a broadcast of each of the first ``tiles`` tiles of a group; join the results along ``d``."""
         parts: list[HloInstruction] = []
         for n in range(tiles):
             rotated = DeviceList(tuple((g[n], *g[:n], *g[n + 1 :]) for g in groups.groups)) if n else groups
@@ -129,7 +129,7 @@ class Resharder:
         return Inserter(value).op(Concatenate(dimensions=(d,)), *parts, shape=shape)
 
     def _slice(self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling) -> HloInstruction:
-        """Emit a dynamic-slice of a tile of tiling ``have`` to a tile of the finer tiling ``want``.
+        """Emit a dynamic-slice that cuts a tile in the finer tiling ``want`` from one in tiling ``have``.
 
         ``shape`` is the global shape.
         """
@@ -166,9 +166,9 @@ def _slice_start(
 
 
 def _in_zeros(value: HloInstruction, shape: Shape, have: Tiling, along: Sequence[int]) -> HloInstruction:
-    """Emit zeros of full extent along the dimensions ``along``, with the tile at its global position.
+    """Pad a tile with zeros to the full extent of dimensions ``along``; return the padded tile.
 
-    Padding beyond the global ``shape`` is cropped; ``have`` is the tiling of the tile.
+    The tile lies where it does in the global array. ``shape`` is the global shape, ``have`` the tiling.
     """
     inserter = Inserter(value)
     tile = value.shape.dimensions

@@ -16,9 +16,9 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def scatter_sums(state: PartitionState) -> None:
-    """Replace each all-reduce whose users all slice the sum to one tiling by a reduce-scatter.
+    """Replace all-reduces by reduce-scatters where all users slice the sum to the tiles that these yield.
 
-    Only all-reduces that the partitioner wrote to combine partial results are replaced.
+    Only all-reduces that the partitioner emitted to combine partial results are replaced.
     """
     for all_reduce, cause in list(state.collectives.causes.items()):
         if isinstance(all_reduce.operation, AllReduce) and cause.purpose.kind == "reduction":
@@ -26,9 +26,9 @@ def scatter_sums(state: PartitionState) -> None:
 
 
 def _scatter(state: PartitionState, all_reduce: HloInstruction, cause: Cause) -> None:
-    """Replace one all-reduce by a reduce-scatter if all users slice the sum to a tiling that this yields.
+    """Replace an all-reduce by a reduce-scatter if all users slice the sum to the tiles that this yields.
 
-    ``cause`` is the cause of the all-reduce.
+    ``cause`` tells why the all-reduce is needed; it is recorded for the reduce-scatter.
     """
     users = list(all_reduce.users)
     total = users[0] if len(users) == 1 and isinstance(users[0].operation, Convert) else all_reduce

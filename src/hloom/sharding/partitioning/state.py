@@ -22,10 +22,10 @@ Region: TypeAlias = "tuple[tuple[Coordinate, ...], ...]"
 
 
 def fixed_coordinates(region: Region) -> tuple[Coordinate, ...]:
-    """Return the coordinates in which all devices of a collective group must agree inside of ``region``.
+    """Return, for each manual axis of the manual regions in ``region``, the index of each device along it.
 
-    These are the indices of each device along the manual axes of all manual regions (as of ``shard_map``) in
-    ``region``.
+    Manual regions are code on local shapes, as in ``shard_map``. In them the partitioner must not let devices
+    with different indices exchange data.
     """
     return tuple(coordinate for coordinates in region for coordinate in coordinates)
 
@@ -38,10 +38,11 @@ class ShardedValue:
         shape: the global shape.
         tilings: the tilings of the leaves, nested like the shape.
         region: the manual regions around the value, outermost first.
-        decisions: the decisions about the value: how it is sharded, and why.
-        copies: the instructions that hold tiles of the same array in any tiling; the copies share one list.
-        origin: the operation from whose operands the array can be recomputed in other tilings; None if that
-            is not cheap.
+        decisions: how the value is sharded, and why.
+        copies: the instructions that hold tiles of the same array, in any tiling; all copies of an array
+            refer to the same list.
+        origin: the operation from whose operands the array can be recomputed in any tiling; None if that is
+            not cheap.
     """
 
     shape: Shape
@@ -59,7 +60,7 @@ class ShardedValue:
 
     @property
     def fixed(self) -> tuple[Coordinate, ...]:
-        """The coordinates, by device, in which all devices of a collective group on this value must agree."""
+        """Coordinates (one index per device): devices with different indices must not exchange this value."""
         return fixed_coordinates(self.region)
 
 
@@ -72,8 +73,8 @@ class PartitionState:
         annotations: the sharding annotations of the program.
         propagation: the tilings that propagation inferred.
         required: the tilings that instructions must have; an instruction without entry may have any.
-        collectives: the writer of collectives.
-        resharder: the writer of the instructions that reshard arrays.
+        collectives: emits the collectives.
+        resharder: emits the instructions that reshard arrays.
         values: the sharding of the value of each rewritten instruction.
     """
 
@@ -104,7 +105,7 @@ class PartitionState:
             shape: the global shape of its value.
             tilings: the tilings of the leaves, nested like the shape.
             region: the manual regions around the value.
-            decisions: the decisions about the value; None for decisions that only state the tilings.
+            decisions: how the value is sharded, and why; None to record the tilings without reasons.
             is_annotated: True if the program states the tilings.
         """
         decisions = decisions if decisions is not None else undecided(i, shape, tilings, is_annotated)
@@ -122,8 +123,8 @@ class PartitionState:
         """Change the shape of an instruction from global to that of a tile, and record its sharding.
 
         ``tilings`` are those of the leaves of its value, nested like the shape; ``region`` has the manual
-        regions around it. ``decisions`` are those about the value, None for decisions that only state the
-        tilings. ``is_annotated`` is true if the program states the tilings.
+        regions around it. ``decisions`` state why it is sharded so; None to record the tilings without
+        reasons. ``is_annotated`` is true if the program states the tilings.
         """
         shape = i.shape
         i.shape = local_shape(shape, tilings)
@@ -133,8 +134,8 @@ class PartitionState:
     def _required(self, i: HloInstruction, is_grouped: bool) -> Tilings | None:
         """Return the tilings that an instruction must have; None if it may have any.
 
-        Arrays with open dimensions, and members of sharding groups (``is_grouped``), must have their
-        propagated tilings; other instructions their annotated ones.
+        Arrays whose annotation leaves dimensions open, and members of sharding groups (``is_grouped``), must
+        have their propagated tilings; other instructions their annotated ones.
         """
         tiling = self.propagation.tiling(i)
         if open_dimensions := self.annotations.open_dimensions(i):
@@ -173,7 +174,7 @@ def local_shape(shape: Shape, tilings: Tilings) -> Shape:
 
 
 def undecided(i: HloInstruction, shape: Shape, tilings: Tilings, is_annotated: bool = False) -> Decisions:
-    """Return decisions about a value that only state its tilings, without reasons, nested like the shape.
+    """Return records that state the tilings of a value without reasons for them, nested like the shape.
 
     Used for values whose sharding the partitioner did not choose by cost.
     """

@@ -31,11 +31,11 @@ class AssignmentProblem:
         shapes: the global shapes of the operands.
         result: the global shape of the result or, for a tuple, of its first leaf.
         operand_tilings: the current tiling of each operand; None for operands that are not arrays.
-        target: the preferred tiling of the result; None for no preference.
-        fixed: coordinates (tile indices by device) in which all devices of a collective group must agree.
+        target: the annotated or else propagated tiling of the result; None if it has neither.
+        fixed: coordinates (one index per device); devices with different indices must not exchange data.
         devices: the number of devices.
-        bytes_to_reshard: returns the bytes that a device sends to reshard the operand of the given number to
-            the given tiling.
+        bytes_to_reshard: function of (operand index, tiling) that returns the bytes that a device sends to
+            reshard that operand to that tiling.
     """
 
     i: HloInstruction
@@ -51,8 +51,8 @@ class AssignmentProblem:
     def fetches(self, factor: Factor, tiling: Tiling) -> list[Fetch] | None:
         """Return the halos that devices must fetch if ``factor``, an index of the operation, is sharded.
 
-        ``tiling``, of rank 1, is the tiling of the factor. Returns an empty list if tiles suffice, None if
-        sharding the factor is not supported.
+        ``tiling``, of rank 1, is the tiling of the factor. Returns an empty list if each device's own tiles
+        suffice, None if sharding the factor is not supported.
         """
         return fetches(self.i, self.shapes, self.result, factor, tiling)
 
@@ -85,8 +85,9 @@ def _same(some: Sequence[ShardedFactor], others: Sequence[ShardedFactor]) -> boo
 def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
     """Yield candidate lists of factors (indices of the operation) to shard, with their tilings.
 
-    Each is chosen greedily, beginning with the factors that the target or one of the operands shards. The
-    empty list, with which every device computes the full result, is last.
+    Each is chosen greedily from the shardings of the operands and of the wanted result tiling
+    (``problem.target``); another of these comes first each time. The last candidate is the empty list, with
+    which every device computes the full result.
     """
     sources = _sources(problem) or [[]]
     seen: list[list[ShardedFactor]] = []
@@ -103,10 +104,10 @@ def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
 
 
 def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
-    """Return the factors that the target's tiling shards, then those that each operand's tiling shards.
+    """Return one list of (factor, tiling of rank 1) per array: the factors that the array's tiling shards.
 
-    Factors are the indices of the operation. Each list holds (factor, tiling of rank 1). Operands are in
-    order of descending element count; arrays that shard no factor are left out.
+    Factors are the indices of the operation. The wanted result tiling (``problem.target``) comes first, then
+    the operands by descending element count. Arrays whose tiling shards no factor are left out.
     """
     sources: list[tuple[int, list[ShardedFactor]]] = []
     if problem.target is not None:
@@ -132,14 +133,14 @@ def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
 def _greedy(
     problem: AssignmentProblem, order: Sequence[list[ShardedFactor]], kinds: Sequence[str], reduces: bool
 ) -> list[ShardedFactor]:
-    """Return a compatible subset of the factors in ``order``, with their tilings, chosen greedily.
+    """Return the factors in ``order`` that can be sharded together: each is added if compatible so far.
 
     Args:
         problem: the operation to shard.
-        order: the factors (indices of the operation) that the target and the operands shard, one list each,
-            by descending priority.
+        order: lists of (factor, tiling of rank 1), by descending priority; each list holds the factors
+            (indices of the operation) that the tiling of one operand or of the result shards.
         kinds: the values of ``Factor.kind`` to consider.
-        reduces: True to consider factors that the result does not have (reduced dimensions), too.
+        reduces: True to also consider factors that the result does not have (reduced dimensions).
     """
     accepted: list[ShardedFactor] = []
     for source in order:
@@ -151,11 +152,10 @@ def _greedy(
 
 
 def _with_unused_tilings(problem: AssignmentProblem, sharded: list[ShardedFactor]) -> list[ShardedFactor]:
-    """Return ``sharded`` with further sharded factors, so that it uses the tilings of all operands.
+    """Return ``sharded`` with further sharded factors, so that fewer devices repeat the same computation.
 
-    Factors are the indices of the operation. The tiling of an operand's dimension, if ``sharded`` does not
-    use it yet, goes to the largest factor that it divides and that is compatible; if there is none, it stays
-    unused.
+    Factors are the indices of the operation. The tiling of each sharded operand dimension, unless a factor
+    already has it, is assigned to the largest factor that it divides evenly and that can be sharded as well.
     """
     extended = list(sharded)
     operand_tilings = [
@@ -218,7 +218,7 @@ def _can_combine(problem: AssignmentProblem, sharded: Sequence[ShardedFactor], f
 
 
 def is_divided(factor: Factor, tiling: Tiling, shapes: Sequence[Shape], result: Shape) -> bool:
-    """Return true if a factor can have the given tiling: it divides the factor evenly, or can be padded.
+    """Return true if the tiles divide a factor evenly, or if the factor may be padded to a multiple of them.
 
     Args:
         factor: the factor, an index of an operation.
@@ -240,7 +240,7 @@ def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> 
     """Return the bytes that a device sends if the factors in ``sharded`` are sharded.
 
     Factors are the indices of the operation. The bytes are sent to reshard operands, exchange halos, reduce
-    partial results, and reshard the result to the target.
+    partial results, and reshard the result to the wanted tiling (``problem.target``).
     """
     operands = range(len(problem.operand_tilings))
     total = sum(_bytes_to_operand(problem, sharded, number)[0] for number in operands)
@@ -250,10 +250,10 @@ def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> 
 def _bytes_to_operand(
     problem: AssignmentProblem, sharded: Sequence[ShardedFactor], number: int
 ) -> tuple[float, bool]:
-    """Return the bytes that a device sends to provide operand ``number`` in the tiling that it must have.
+    """Return the bytes that a device sends to reshard operand ``number`` and fetch its halos, and a flag.
 
-    ``sharded`` are the sharded factors, indices of the operation. Also returns true if the cheapest way is to
-    fetch the operand's halo from its current tiles, without resharding.
+    The flag is true if it is cheapest to fetch the halo from the current tiles, without resharding.
+    ``sharded`` are the factors (indices of the operation) that are sharded.
     """
     current, shape = problem.operand_tilings[number], problem.shapes[number]
     if current is None:
@@ -281,9 +281,10 @@ def _bytes_to_operand(
 
 
 def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
-    """Return the bytes that a device sends to reduce partial results and reshard to the target tiling.
+    """Return the bytes that a device sends to reduce partial results and reshard to ``problem.target``.
 
-    ``sharded`` are the sharded factors, indices of the operation; those that the result lacks are reduced.
+    ``sharded`` are the factors (indices of the operation) that are sharded. If the result lacks some of them,
+    each device computes a partial result.
     """
     target, dimensions = problem.target, problem.result.dimensions
     tiling = result_tiling(sharded, problem.result, problem.devices)
@@ -301,9 +302,10 @@ def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor
 
 
 def accumulation_type(i: HloInstruction, result: Shape) -> ElementType | None:
-    """Return the type in which partial sums of a contraction are added over devices, if it is wider: F32.
+    """Return F32 if devices must add their partial sums in F32, which is wider than the element type.
 
-    Applies to floats narrower than 32 bits; returns None for other types and operations.
+    This holds for contractions with floating-point results of fewer than 32 bits. Returns None for all other
+    operations, whose partial sums are added in the element type of the result.
     """
     kind = result.element_type
     narrow = kind.is_floating and kind.bits < 32
@@ -313,14 +315,16 @@ def accumulation_type(i: HloInstruction, result: Shape) -> ElementType | None:
 def scattered(
     tiling: Tiling, target: Tiling, dimensions: Sequence[int], sharded: Sequence[ShardedFactor]
 ) -> int | None:
-    """Return the dimension along which a reduce-scatter of partial results yields the target tiling, or None.
+    """Return the dimension along which a reduce-scatter of partial results yields the tiling ``target``.
+
+    Returns None if there is no such dimension.
 
     Args:
         tiling: the tiling of the partial results.
-        target: the target tiling of the result.
+        target: the wanted tiling of the result.
         dimensions: the dimensions of the global result.
-        sharded: the sharded indices of the operation (factors); those that the result lacks give partial
-            results.
+        sharded: the sharded indices of the operation (factors), with their tilings; devices have partial
+            results because the result lacks some of these indices.
     """
     reduced = [reduced_tiling.coordinates[0] for factor, reduced_tiling in sharded if factor.result is None]
     return scattered_dimension(tiling, reduced, target, dimensions)
@@ -329,7 +333,7 @@ def scattered(
 def operand_tiling(sharded: Sequence[ShardedFactor], number: int, shape: Shape, devices: int) -> Tiling:
     """Return the tiling that an operand must have if the factors in ``sharded`` are sharded.
 
-    Factors are the indices of the operation. ``number`` is the operand number, ``shape`` the operand's global
+    Factors are the indices of the operation. ``number`` is the index of the operand, ``shape`` its global
     shape.
     """
     by_dimension = {f.operands[number]: tiling for f, tiling in sharded if number in f.operands}
@@ -339,7 +343,7 @@ def operand_tiling(sharded: Sequence[ShardedFactor], number: int, shape: Shape, 
 def result_tiling(sharded: Sequence[ShardedFactor], shape: Shape, devices: int) -> Tiling:
     """Return the tiling that the result has if the factors in ``sharded`` are sharded.
 
-    Factors are the indices of the operation. ``shape`` is the global shape of the result.
+    Factors are the indices of the operation, each with its tiling. ``shape`` is the result's global shape.
     """
     by_dimension = {f.result: tiling for f, tiling in sharded if f.result is not None}
     return from_dimensions(shape, by_dimension, devices)
@@ -356,14 +360,15 @@ def from_dimensions(shape: Shape, by_dimension: dict[int, Tiling], devices: int)
 
 
 def extended(tiling: Tiling, have: Tiling, dimensions: Iterable[int]) -> Tiling:
-    """Return ``tiling`` with some of its replicated dimensions sharded as in the tiling ``have``.
+    """Return ``tiling``, but with replicated dimensions among ``dimensions`` sharded as in ``have``.
 
-    A dimension stays replicated if sharding it would put tiles on unequal numbers of devices. Tilings with
-    partial sums are not extended.
+    This avoids resharding where an annotation leaves dimensions open. A dimension stays replicated if
+    otherwise tiles would be on unequal numbers of devices. Returns ``tiling`` itself if ``tiling`` or
+    ``have`` has partial sums.
 
     Args:
         tiling: the tiling to extend.
-        have: another tiling of the same array.
+        have: the current tiling of the same array.
         dimensions: the dimensions that may be sharded.
     """
     if have.unreduced is not None or tiling.unreduced is not None:

@@ -17,12 +17,12 @@ ShardedFactor: TypeAlias = "tuple[Factor, Tiling]"
 """A factor of an operation, and its tiling, of rank 1."""
 
 Decisions: TypeAlias = "Decision | tuple[Decisions, ...]"
-"""The decision about an array or a token, or those about the elements of a tuple, nested."""
+"""How an array or a token is sharded and why; for a tuple, the same for each element, nested."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorAssignment:
-    """The choice of how devices share the work of an operation: which of its factors are sharded, and how.
+    """The choice of how an operation is divided among devices: which of its factors are sharded, and how.
 
     Factors are the indices of an operation, such as its batch and contracting dimensions.
 
@@ -30,7 +30,7 @@ class FactorAssignment:
         sharded: the sharded factors, each with its tiling of rank 1.
         bytes: the bytes that a device sends with this choice, by the cost model.
         runner_up: the sharded factors and the bytes of the second cheapest choice; None if there is only one.
-        unmoved: the numbers of the operands that are not resharded first: devices fetch the elements that
+        unmoved: the indices of the operands that are not resharded first: devices fetch the elements that
             they need directly from the current tiles.
     """
 
@@ -42,12 +42,12 @@ class FactorAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PropagationStep:
-    """One step of sharding propagation: an instruction carries the sharding of one dimension to another.
+    """One step of sharding propagation: a dimension of an array takes over the sharding of another dimension.
 
     Attributes:
-        through: the instruction, of which one index ranges over both dimensions.
-        value, dimension: the dimension from which the sharding comes, as value class (a set of arrays that
-            share one tiling) and dimension number.
+        through: the instruction that relates the two dimensions: one index of it ranges over both.
+        value, dimension: the array and the dimension from which the sharding comes. The array stands for all
+            arrays that must share its tiling.
         is_elementwise: True if the step belongs to the first pass, through elementwise operations only.
     """
 
@@ -62,9 +62,9 @@ class PropagationTrace:
     """The steps of sharding propagation in a program.
 
     Attributes:
-        flow: the value classes, sets of arrays that share one tiling.
-        last: the step that sharded a dimension, by (value class, dimension number).
-        annotated: for each annotated value class, the instruction that has the annotation.
+        flow: the value classes of the program; a value class is a set of arrays that must share one tiling.
+        last: the step that sharded a dimension, by (representative of a value class, dimension number).
+        annotated: the instruction with the annotation, by representative of each annotated value class.
     """
 
     flow: Flow
@@ -80,8 +80,8 @@ class PropagationTrace:
     def source(self, i: HloInstruction, d: int) -> tuple[HloInstruction, Sequence[PropagationStep]]:
         """Return the annotated array from which propagation carried a sharding to dimension ``d`` of ``i``.
 
-        Also returns the steps from that array to ``i``, in order; none if the dimension was not sharded by
-        propagation.
+        The second result has the steps from that array to ``i``, in order; empty if propagation did not
+        shard the dimension.
         """
         at = (self.flow.class_of(i), d)
         steps: list[PropagationStep] = []
@@ -100,11 +100,12 @@ class Decision:
         shape: the global shape of the value.
         tiling: the tiling of the value; None for a tuple.
         is_annotated: True if the program states the tiling.
-        operands: the decisions about the operands.
+        operands: the same for each operand.
         operand_tilings: the tilings of the operands before resharding; None for operands that are not arrays.
-        assignment: the factors (indices of the operation) that are sharded; None if the instruction computes
-            nothing.
-        target: the preferred tiling of the result; None for no preference.
+        assignment: the factors (indices of the operation) that are sharded, chosen by cost; None if nothing
+            was chosen, as for parameters and loops.
+        target: the annotated or else propagated tiling of the result, which influenced that choice; None if
+            the result has neither.
         factors: all factors of the instruction.
         trace: the propagation steps of the program.
     """
@@ -130,11 +131,11 @@ class Purpose:
     """The reason for which a value is resharded.
 
     Attributes:
-        kind: "operand" of an operation; "annotation" of a value; "result" of the program; "loop", state of a
-            loop; "branches" of a conditional; "region", the border of a manual region; "device", a call on
-            one device.
-        by: the decision about the instruction that uses the value; None for the program's result.
-        operand: the number of the operand that is resharded.
+        kind: what requires the new tiling: "operand" (an operation, of its operand), "annotation", "result"
+            (the result of the program), "loop" (a loop, of its state), "branches" (a conditional), "region"
+            (the border of a manual region), or "device" (a call that runs on one device).
+        by: the sharding of the instruction that requires it; None for the program's result.
+        operand: the index of the operand that is resharded.
     """
 
     kind: str
@@ -147,9 +148,9 @@ class Cause:
     """The cause of a collective that the partitioner wrote.
 
     Attributes:
-        purpose: what needs the collective; besides the kinds of resharding, "reduction" (of partial results)
-            and "halo" (exchange of neighboring elements).
-        value: the decision about the resharded array.
+        purpose: what needs the collective; its kind may also be "reduction" (of partial results) or "halo"
+            (exchange of neighboring elements).
+        value: how the resharded array is sharded, and why; None for reductions and halos.
         before, after: the tilings of the array before and after resharding; None for reductions and halos.
     """
 

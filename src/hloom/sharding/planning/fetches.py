@@ -38,7 +38,7 @@ def fetches(
     """Return the halos of operands that devices must fetch if a factor of an instruction is sharded.
 
     A factor is an index of the operation, such as a spatial dimension of a window. Returns an empty list if
-    tiles suffice, None if sharding the factor is not supported.
+    each device's own tiles suffice, None if sharding the factor is not supported.
 
     Args:
         i: the instruction, with its operation on global arrays.
@@ -154,14 +154,14 @@ def _of_convolution(
 
 
 def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
-    """Return how many elements a device sends for each index that it sends of a halo's dimension.
+    """Return the number of elements in a slice of extent 1 along the dimension of a halo, as devices send it.
 
     Args:
         i: the instruction, with its operation on global arrays.
         local: the dimensions of a tile of the operand.
-        fetch: the halo.
-        halos: all dimensions with halos. If ``i`` is a slice, the operand is sliced along the other
-            dimensions before the exchange, so that fewer elements are sent.
+        fetch: the halo, which states the dimension.
+        halos: all dimensions with halos. If ``i`` is a slice, the operand is sliced along all other
+            dimensions before the halo exchange, so that fewer elements are sent.
     """
     extents = list(local)
     if isinstance(i.operation, Slice):
@@ -177,13 +177,13 @@ def halo_of_current_tiles(
     """Return the halo with which devices fetch elements from the current tiles, without prior resharding.
 
     Returns None if that is not possible: the tilings must differ along the dimension of the halo only, and
-    the current one must shard it.
+    the current tiling must shard that dimension.
 
     Args:
-        fetch: the halo, with one range per tile of the factor.
+        fetch: the halo, with one index range per tile of the factor (the sharded index of the operation).
         have, want: the current tiling of the operand, and the tiling that the operation requires.
         factor_tiling: the tiling of the sharded factor, of rank 1.
-        fixed: coordinates (tile indices by device) in which devices must agree to exchange elements.
+        fixed: coordinates (one index per device); devices with different indices must not exchange data.
     """
     d = fetch.dimension
     others = all(have.is_sharded_like(e, want, e) for e in range(len(have.tiles)) if e != d)

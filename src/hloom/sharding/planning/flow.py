@@ -39,9 +39,10 @@ class Flow:
                 self._merge(first, other)
 
     def class_of(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Leaf:
-        """Return the representative of an array's value class, as (instruction, shape index).
+        """Return one fixed array out of all that must share the tiling of the given array.
 
-        The array is the value of ``i`` or, if that is a tuple, its element at the shape index ``index``.
+        The given array is the value of ``i`` or, if that is a tuple, its element at the shape index
+        ``index``. The result, as (instruction, shape index), serves as key for the whole set.
         """
         leaf = (i, index)
         parents = self._parents
@@ -53,7 +54,10 @@ class Flow:
         return leaf
 
     def is_merged(self, i: HloInstruction) -> bool:
-        """Return true if the value class of the array ``i`` has other members, which share its tiling."""
+        """Return true if some other array must have the same tiling as the array ``i``.
+
+        An example is a parameter of a loop body, and the initial value of the loop.
+        """
         return (i, ()) in self._parents or (i, ()) in self._merged
 
     def _pass_on(self, i: HloInstruction) -> None:
@@ -77,10 +81,10 @@ class Flow:
                 pass
 
     def _merge(self, a: HloInstruction, b: HloInstruction, from_index: tuple[int, ...] = ()) -> None:
-        """Merge the value class of each array in ``a`` with that of the corresponding array in ``b``.
+        """Record that each array in ``a`` must have the same tiling as the corresponding array in ``b``.
 
-        ``from_index`` is the shape index of the element of ``b`` that corresponds to ``a``; empty for all of
-        ``b``.
+        ``from_index`` is the shape index of the element of ``b`` that corresponds to ``a``; ``()`` if ``b``
+        as a whole does.
         """
         for index, leaf in a.shape.leaves():
             if leaf.is_array:

@@ -37,9 +37,9 @@ _SUMS = (Add, Subtract, Concatenate)
 
 
 def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
-    """Return true if an operation is linear in its unreduced operands together, so that it maps sums to sums.
+    """Return true if an operation on partial sums yields partial sums of its result, as it is linear in them.
 
-    ``unreduced`` has a flag for each operand; True if devices hold partial sums of it.
+    ``unreduced`` has a flag for each operand: True if devices hold partial sums of it.
     """
     numbers = {number for number, is_unreduced in enumerate(unreduced) if is_unreduced}
     operation = i.operation
@@ -68,10 +68,10 @@ def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
 
 
 def stay_unreduced(tiling: Tiling, target: Tiling | None, sharded: Sequence[ShardedFactor]) -> bool:
-    """Return true if the partial results of an operation already are the partial sums that ``target`` has.
+    """Return true if the partial results of an operation already are the partial sums that ``target`` wants.
 
-    Then no all-reduce is needed. The partial results must be combined by addition, and lie on the devices
-    as the target's partial sums do.
+    Then no all-reduce is needed. The partial results must be combined by addition, and each device must have
+    the partial result that ``target`` assigns to it.
 
     Args:
         tiling: the tiling of the result, without partial sums.
@@ -96,7 +96,7 @@ def scattered_dimension(
 
     Args:
         tiling: the tiling of each partial sum.
-        unreduced: coordinates, by device, that together number the partial sums.
+        unreduced: coordinates (one index per device) that together tell which partial sum a device holds.
         target: the target tiling.
         dimensions: the dimensions of the global array.
     """
@@ -113,8 +113,8 @@ def scattered_dimension(
 def tiles_as_partial_sums(have: Tiling, want: Tiling) -> list[int]:
     """Return the dimensions to pad with zeros such that tiles become partial sums of a larger tile.
 
-    Padding a tile with zeros to the full extent of these dimensions converts tiling ``have`` to the unreduced
-    tiling ``want`` without communication. Returns an empty list if that is not possible.
+    Padding each tile with zeros to the full extent of these dimensions converts tiling ``have`` to the tiling
+    ``want``, which has partial sums, without communication. Returns an empty list if that is not possible.
     """
     if have.unreduced is not None or want.unreduced is None:
         return []

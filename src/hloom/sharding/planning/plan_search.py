@@ -29,7 +29,7 @@ _PERMUTED_EVERYWHERE: Final = 4
 class Move:
     """A step of resharding, as a transition between states of the search.
 
-    A state is the list of mesh axes that shard each dimension, major axis first.
+    A state has, for each dimension, the mesh axes that shard the dimension, major axis first.
 
     Attributes:
         kind: "permute", "all-to-all", "all-gather" or "slice".
@@ -49,17 +49,18 @@ class Move:
 def merged(
     sizes: Sequence[int], orders: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Merge axes that are adjacent in all ``orders``; return (sizes, orders) in terms of the merged axes.
+    """Merge mesh axes that always occur together; return the new sizes and ``orders``, with new axis numbers.
 
-    Two axes are merged if each order has the second directly after the first, or neither axis.
+    Axes k and k + 1 are merged if each list in ``orders`` either has k directly followed by k + 1, or has
+    neither of them.
 
     Args:
         sizes: the size of each axis.
-        orders: lists of axis numbers, such as the axes of each dimension.
+        orders: lists of axis numbers, such as the axes that shard each dimension.
     """
 
     def are_one(k: int) -> bool:
-        """Return true if axis k + 1 directly follows axis k in each order that has either of these axes."""
+        """Return true if each list in ``orders`` has axis k directly before k + 1, or has neither of them."""
         return all(
             (k in order) == (k + 1 in order) and (k not in order or order.index(k) + 1 == order.index(k + 1))
             for order in orders
@@ -78,16 +79,16 @@ def merged(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the resharding moves that send the fewest elements and, among those, for the fewest moves.
+    """A search for the resharding steps that send the fewest elements and, among those, for the fewest steps.
 
-    A state is the list of mesh axes that shard each dimension, major axis first.
+    A state has, for each dimension, the mesh axes that shard the dimension, major axis first.
 
     Attributes:
         dimensions: the dimensions of the global array.
         sizes: the size of each axis.
         start, target: the states before and after resharding.
         fixed: the axes along which no data may move.
-        limit: exclusive upper bound of the elements that a device sends.
+        limit: the steps found must send fewer elements per device than this.
     """
 
     dimensions: Sequence[int]
@@ -102,10 +103,10 @@ class Search:
         return [k for k in range(len(self.sizes)) if k not in self.fixed]
 
     def shortest(self) -> list[Move] | None:
-        """Return the moves from ``start`` to ``target`` in order, found by Dijkstra's algorithm.
+        """Return the resharding steps from ``start`` to ``target`` that send the fewest elements.
 
         Returns None if every path sends ``limit`` elements or more, or if there are more than `MOST_AXES`
-        axes.
+        mesh axes.
         """
         if len(self.sizes) > MOST_AXES:
             return None
@@ -145,7 +146,11 @@ class Search:
         return self.dimensions[d] % self._count(axes) == 0
 
     def _moves(self, state: State) -> Iterator[tuple[Move, int]]:
-        """Yield the moves possible in a state, each with the number of elements that a device sends."""
+        """Yield each resharding step possible in a state, with the number of elements that a device sends.
+
+        A state has, for each dimension, the mesh axes that shard the dimension. The steps are slices,
+        all-gathers, all-to-alls and collective-permutes.
+        """
         local = self._local(state)
         yield from self._slices(state)
         for d, axes in enumerate(state):
@@ -178,10 +183,10 @@ class Search:
                     yield Move("slice", _with(state, d, (*axes, k))), 0
 
     def _arrangements(self, state: State) -> Iterator[State]:
-        """Yield the states to which a collective-permute can convert ``state``.
+        """Yield the states to which one collective-permute can convert ``state``.
 
-        They assign the axes along which data may move to other dimensions, or in another order, with the same
-        number of tiles along each dimension.
+        A state has, for each dimension, the mesh axes that shard the dimension. The new states have the same
+        number of tiles along each dimension. Dimensions sharded over a fixed axis keep their axes.
         """
         for order in permutations(self.movable):
             unassigned = list(order)

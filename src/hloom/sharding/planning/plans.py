@@ -41,11 +41,12 @@ class PermuteStep:
 
 @dataclass(frozen=True, slots=True)
 class AllToAllStep:
-    """A resharding step that is an all-to-all: a mesh axis that shards one dimension then shards another.
+    """A resharding step that is an all-to-all: it moves mesh axes from one dimension to another.
 
     Attributes:
-        source, target: the dimension from which mesh axes move, and the one to which they move.
-        groups: the device groups.
+        source, target: the dimension that the mesh axes shard before the step, and the one that they shard
+            afterwards.
+        groups: the groups of devices that exchange parts of their tiles.
         after: the tiling after the step.
     """
 
@@ -61,7 +62,7 @@ class AllGatherStep:
 
     Attributes:
         dimension: the dimension.
-        groups: the device groups.
+        groups: the groups of devices that gather each other's tiles.
         after: the tiling after the step.
     """
 
@@ -74,13 +75,13 @@ class AllGatherStep:
 class BroadcastStep:
     """A resharding step that gathers tiles along a dimension by one collective-broadcast per tile.
 
-    It replaces an all-gather if most tiles of a group are padding, which is not sent.
+    It replaces an all-gather if most tiles of a group are all padding; these are not sent.
 
     Attributes:
         dimension: the dimension.
-        groups: the device groups.
+        groups: the groups of devices that gather each other's tiles.
         after: the tiling after the step.
-        tiles: the number of tiles, the first ones of each group, that are broadcast.
+        tiles: the number of broadcasts; the first devices of each group broadcast their tiles.
     """
 
     dimension: int
@@ -91,11 +92,11 @@ class BroadcastStep:
 
 @dataclass(frozen=True, slots=True)
 class HaloStep:
-    """A resharding step that is a halo exchange: devices fetch the parts of their new tiles.
+    """A resharding step that is a halo exchange: each device fetches the elements that its new tile needs.
 
     Attributes:
         dimension: the dimension whose tiling changes.
-        halo: the index range of the dimension that each device needs.
+        halo: the index range along the dimension that each device needs.
         after: the tiling after the step.
     """
 
@@ -134,7 +135,7 @@ def plan(
     Args:
         dimensions: the dimensions of the global array.
         have, want: the tilings before and after.
-        fixed: coordinates (tile indices by device) in which all devices of a collective group must agree.
+        fixed: coordinates (one index per device); devices with different indices must not exchange data.
     """
     if have == want:
         return (), 0
@@ -144,8 +145,9 @@ def plan(
 def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]) -> int:
     """Return the number of elements that a device sends to reshard an array from tiling ``have`` to ``want``.
 
-    ``dimensions`` are those of the global array; in the coordinates ``fixed`` (tile indices by device) all
-    devices of a collective group must agree. If ``have`` has partial sums, their reduction is included.
+    If ``have`` has partial sums, this includes the elements sent to reduce them. ``dimensions`` are those of
+    the global array. ``fixed`` has coordinates (one index per device); devices with different indices must
+    not exchange data.
     """
     reduction = 2 * math.prod(have.local(dimensions)) if have.unreduced is not None else 0
     return reduction + plan(tuple(dimensions), have.reduced(), want.reduced(), fixed)[1]
@@ -154,10 +156,11 @@ def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coo
 def _regular(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan | None:
-    """Return the resharding plan for two tilings over axes of one device grid; None if there is no such grid.
+    """Return the resharding plan for two tilings that shard dimensions over the axes of one device mesh.
 
-    The arguments are those of `plan`: the dimensions of the global array, the tilings before and after, and
-    the coordinates (tile indices by device) in which all devices of a collective group must agree.
+    Returns None if no mesh fits both tilings. The arguments are those of `plan`: the dimensions of the global
+    array, the tilings before and after, and coordinates (one index per device); devices with different
+    indices must not exchange data.
     """
     basis = refined((*have.coordinates, *want.coordinates, *fixed))
     if basis is None:
@@ -169,7 +172,7 @@ def _regular(
 
 
 class _RegularPlan:
-    """Builds the steps of a resharding plan for tilings over axes of one device grid.
+    """Builds the steps of a resharding plan between two tilings over the axes of one device mesh.
 
     Attributes:
         dimensions: the dimensions of the global array.
@@ -199,9 +202,10 @@ class _RegularPlan:
         self.elements = 0
 
     def planned(self) -> ReshardingPlan:
-        """Return a plan found by search, or the direct plan if the search finds none that sends less.
+        """Return the resharding plan: the direct plan, unless a search finds one that sends fewer elements.
 
-        The direct plan permutes tiles, exchanges axes and halos, gathers and slices, in this order.
+        The direct plan has collective-permute, all-to-alls, halo exchanges, all-gathers and dynamic-slice, as
+        far as needed, in this order.
         """
         start = tuple(map(tuple, self.axes))
         self._permute_once()
@@ -215,9 +219,10 @@ class _RegularPlan:
         return self._searched(start) or direct
 
     def _searched(self, start: State) -> ReshardingPlan | None:
-        """Search for a plan that sends fewer than ``self.elements`` elements; return None if there is none.
+        """Search for a plan in which a device sends fewer than ``self.elements`` elements.
 
-        ``start`` has the axes that shard each dimension before the first step.
+        ``start`` has the mesh axes that shard each dimension before the first step. Returns None if no plan
+        was found.
         """
         if len(self.sizes) > MOST_AXES:
             sizes, (*states, fixed) = merged(self.sizes, (*start, *self.target, tuple(self.fixed)))
@@ -231,9 +236,9 @@ class _RegularPlan:
         return None if moves is None else self._replayed(start, moves)
 
     def _replayed(self, start: State, moves: Sequence[Move]) -> ReshardingPlan:
-        """Convert the moves that the search found to a resharding plan.
+        """Convert the steps in ``moves``, which the search found, to a resharding plan.
 
-        ``start`` has the axes that shard each dimension before the first move.
+        ``start`` has the mesh axes that shard each dimension before the first step.
         """
         self.axes = [list(axes) for axes in start]
         self.steps.clear()
@@ -264,7 +269,8 @@ class _RegularPlan:
     def _fits(self, d: int, coarse: Sequence[int], fine: Sequence[int]) -> bool:
         """Return true if each coarse tile of dimension ``d`` consists of whole fine tiles.
 
-        ``coarse`` and ``fine`` are the axes that shard the dimension. A single coarse tile always does.
+        Sharding the dimension over the mesh axes ``coarse`` or ``fine`` gives these tiles. Always true if
+        there is only one coarse tile.
         """
         few, many = self._count(coarse), self._count(fine)
         return few == 1 or -(-self.dimensions[d] // few) == -(-self.dimensions[d] // many) * (many // few)
@@ -272,8 +278,8 @@ class _RegularPlan:
     def _arranged(self) -> list[list[int]] | None:
         """Return, for each dimension, the mesh axes that shard it after an initial collective-permute.
 
-        The number of tiles along each dimension stays the same, as a permute requires. The axes agree with
-        those of the target in the longest possible prefix. Returns None if there are no such axes.
+        The number of tiles along each dimension stays the same, as a permute requires. As many leading axes
+        as possible are those of the target tiling. Returns None if no axes give that number of tiles.
         """
         arranged: list[list[int]] = []
         for axes, target in zip(self.axes, self.target, strict=True):
@@ -302,10 +308,10 @@ class _RegularPlan:
         return arranged
 
     def _permute_once(self) -> None:
-        """Add a collective-permute of tiles to the devices that need them, if that makes later steps simpler.
+        """Add a collective-permute that gives dimensions the leading mesh axes that the target tiling has.
 
-        The number of tiles along each dimension stays the same. Adds nothing if no such permute exists, or if
-        it would move data along a fixed axis.
+        The number of tiles along each dimension stays the same. Adds nothing if no permute is needed or
+        possible, or if it would move data along a fixed axis.
         """
         arranged = self._arranged()
         if arranged is None or arranged == self.axes:
@@ -323,7 +329,7 @@ class _RegularPlan:
         self.steps.append(PermuteStep(_pairs(before, after), after))
 
     def _exchange_axes(self) -> None:
-        """Add all-to-alls that move minor axes to another dimension, which the target shards over them."""
+        """Add all-to-alls that move minor mesh axes of a dimension to the one that the target has them in."""
         for d, axes in enumerate(self.axes):
             for e, target in enumerate(self.target):
                 current = self.axes[e]
@@ -341,9 +347,9 @@ class _RegularPlan:
                         return
 
     def _exchange(self, d: int, e: int, major: list[int], moved: list[int]) -> None:
-        """Add an all-to-all that moves the axes ``moved`` from dimension ``d`` to dimension ``e``.
+        """Add an all-to-all after which the mesh axes ``moved`` shard dimension ``e`` instead of ``d``.
 
-        ``major`` are the axes that remain in dimension ``d``.
+        ``major`` are the axes that still shard dimension ``d``.
         """
         count = self._count(moved)
         local = self._local()
@@ -355,9 +361,9 @@ class _RegularPlan:
         self.steps.append(AllToAllStep(d, e, groups_along(tuple(moved), self.sizes), self._tiling()))
 
     def _exchange_halos(self) -> None:
-        """Add a halo exchange for each dimension with uneven tiles, before or after, if that sends less.
+        """Add a halo exchange for each dimension that its current or target tiles divide unevenly.
 
-        The alternative is an all-gather followed by a slice.
+        Only where that sends less than the alternative, an all-gather followed by a slice.
         """
         for d, (axes, target) in enumerate(zip(self.axes, self.target, strict=True)):
             others = {k for e, axes_of_dimension in enumerate(self.axes) if e != d for k in axes_of_dimension}
@@ -377,9 +383,9 @@ class _RegularPlan:
                 self.axes[d] = list(target)
 
     def _tiles_to_gather(self, d: int, target: Sequence[int]) -> int:
-        """Return the number of tiles that a device sends if dimension ``d`` is all-gathered and sliced.
+        """Return the number of tiles that a device sends if dimension ``d`` is all-gathered and then sliced.
 
-        ``target`` are the axes that shard the dimension afterwards. Returns 0 if slicing alone suffices.
+        ``target`` are the mesh axes that shard the dimension afterwards. Returns 0 if slicing suffices.
         """
         axes = self.axes[d]
         if list(target[: len(axes)]) == axes and self._fits(d, axes, target):
@@ -387,9 +393,10 @@ class _RegularPlan:
         return _tiles_sent(self._count(axes), _filled(self.dimensions[d], self._local()[d]))
 
     def _gather_excess(self) -> None:
-        """Add an all-gather for each dimension that is sharded over other axes than in the target.
+        """Add an all-gather for each dimension whose mesh axes are not the leading ones of the target tiling.
 
-        The dimension stays sharded over the major axes that it has in common with the target.
+        The dimension stays sharded over the leading axes that it has in common with the target, as long as
+        the tiles fit together.
         """
         for d, axes in enumerate(self.axes):
             target = list(self.target[d])
@@ -414,7 +421,7 @@ class _RegularPlan:
         self.steps.append(step)
 
     def _slice(self) -> None:
-        """Add the dynamic-slice to the target tiling.
+        """Add the dynamic-slice that yields the target tiling, unless it is reached already.
 
         Dimensions whose current tiles do not consist of whole target tiles are all-gathered first.
         """
@@ -437,13 +444,13 @@ def _filled(extent: int, local: int) -> int:
 def _gather_step(
     d: int, groups: DeviceGroups, tiles: int, filled: int, after: Tiling
 ) -> tuple[AllGatherStep | BroadcastStep, int]:
-    """Return the step that joins the tiles of each group along ``d``, and the tiles that a device sends.
+    """Return the step that joins the tiles of each group along ``d``, and how many tiles a device sends.
 
-    The step is an all-gather or, if only few tiles are not padding, a series of broadcasts.
+    The step is an all-gather or, if most tiles are all padding, a broadcast of each other tile.
 
     Args:
         d: the dimension.
-        groups: the device groups.
+        groups: the groups of devices.
         tiles: the number of tiles in a group.
         filled: the number of tiles in a group that are not all padding.
         after: the tiling after the step.
@@ -458,7 +465,7 @@ def _tiles_sent(tiles: int, filled: int) -> int:
     """Return the number of tiles that a device sends to join the tiles of a group.
 
     ``tiles`` is the number of tiles in the group, ``filled`` the number of those that are not all padding.
-    The result is ``filled`` if each of these is broadcast, ``tiles - 1`` for an all-gather.
+    Returns ``filled`` if it is best to broadcast only these, else ``tiles - 1``, as an all-gather sends.
     """
     return filled if filled <= min(_MOST_BROADCASTS, tiles - 2) or filled == 1 < tiles else tiles - 1
 
@@ -466,14 +473,14 @@ def _tiles_sent(tiles: int, filled: int) -> int:
 def _halo_step(
     before: Tiling, d: int, extent: int, after: Tiling, fixed: Sequence[Coordinate]
 ) -> HaloStep | None:
-    """Return the halo exchange that converts dimension ``d`` to another tiling; None if not supported.
+    """Return the halo exchange that reshards dimension ``d`` to the tiling ``after``; None if not supported.
 
     Args:
         before: the current tiling of the array.
         d: the dimension.
         extent: the global extent of the dimension.
         after: the new tiling of the dimension, of rank 1.
-        fixed: coordinates (tile indices by device) in which devices must agree to exchange elements.
+        fixed: coordinates (one index per device); devices with different indices must not exchange data.
     """
     (tiles,), (local,) = after.tiles, after.local([extent])
     starts = tuple(p * local for p in range(tiles))
@@ -484,7 +491,7 @@ def _halo_step(
 
 @lru_cache(maxsize=64)
 def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
-    """Return the (source, target) pairs of the collective-permute that converts a tiling to another.
+    """Return the (source, target) pairs of the collective-permute that reshards ``before`` to ``after``.
 
     A device that already has its new tile sends it to itself.
     """
@@ -505,12 +512,12 @@ def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
 def _irregular(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan:
-    """Return a resharding plan for any two tilings, even if no device grid has axes for both.
+    """Return a resharding plan for any two tilings, even if they are not over axes of one device mesh.
 
-    It permutes tiles if both tilings have equally many along each dimension and ``fixed`` is empty; otherwise
-    it all-gathers the dimensions that change, and slices them. The arguments are those of `plan`: the
-    dimensions of the global array, the tilings before and after, and the coordinates (tile indices by device)
-    in which all devices of a collective group must agree.
+    The plan permutes tiles if both tilings have the same number of tiles along each dimension and ``fixed``
+    is empty; otherwise it all-gathers the dimensions that change, and slices them. The arguments are those of
+    `plan`: the dimensions of the global array, the tilings before and after, and coordinates (one index per
+    device); devices with different indices must not exchange data.
     """
     local = math.prod(have.local(dimensions))
     if have.tiles == want.tiles and not fixed:

@@ -50,8 +50,8 @@ class Border:
 
     Attributes:
         enters: True if arrays enter the region (global to tiles), False if they leave it.
-        manual: for each operand of the call, the tiling outside of the region, restricted to the manual axes.
-        coordinates: for each manual axis, the index of each device along it; no array inside of the region is
+        manual: for each operand of the call, its tiling outside the region, restricted to the manual axes.
+        coordinates: for each manual axis, the index of each device along it; no array inside the region is
             sharded over these axes.
     """
 
@@ -64,9 +64,9 @@ class Propagation:
     """The result of sharding propagation: tilings inferred from annotations.
 
     Attributes:
-        flow: the value classes, sets of arrays that share one tiling.
+        flow: the value classes of the program; a value class is a set of arrays that must share one tiling.
         devices: the number of devices.
-        tilings: the tiling of each value class that is annotated or sharded.
+        tilings: the tiling of each value class that is annotated or sharded, by its representative.
         factors: the factors of each instruction: indices, such as a contracting dimension, with the
             dimensions of operands and results that they index.
         trace: the propagation steps that led to the tilings.
@@ -82,11 +82,12 @@ class Propagation:
         """Propagate annotated tilings through the program to a fixed point.
 
         Args:
-            flow: the value classes of the program.
-            annotated: the annotated tilings, final except in open dimensions; of several for one class the
-                first counts.
-            borders: the borders of manual regions, by call; an array that enters a region without annotation
-                gets the tiling along the manual axes, and propagation may shard its other dimensions.
+            flow: the sets of arrays that must share one tiling.
+            annotated: the annotated tilings; only their open dimensions may be sharded further. If several
+                are about arrays that must share one tiling, the first counts.
+            borders: the calls that enter or leave manual regions (bodies of ``shard_map``). An array that
+                enters one without annotation gets the tiling along the manual axes, and propagation may shard
+                its other dimensions.
             devices: the number of devices.
         """
         self.flow = flow
@@ -160,10 +161,11 @@ class Propagation:
         return factors
 
     def _border_dimensions(self, i: HloInstruction, border: Border) -> list[_FactorDimensions]:
-        """Return the dimensions that correspond inside and outside of a manual region with the border ``i``.
+        """Return which dimensions of results and operands of ``i`` correspond.
 
-        Returns (extent, [dimension inside, dimension outside]) for each dimension of each array that enters
-        or leaves. Dimensions that manual axes shard are left out, as their extents inside and outside differ.
+        ``i`` enters or leaves a manual region (the body of ``shard_map``). Returns (extent, [dimension of the
+        result, dimension of the operand]) for each dimension of each array that enters or leaves. Dimensions
+        that manual axes shard are left out, as the two extents differ.
         """
         factors: list[_FactorDimensions] = []
         for operand, (index, result), manual in zip(i.operands, i.shape.leaves(), border.manual, strict=True):
@@ -176,7 +178,7 @@ class Propagation:
         return factors
 
     def _crosses(self, i: HloInstruction, tiling: Tiling) -> bool:
-        """Return true if the tiling of a dimension, of rank 1, may propagate through ``i``.
+        """Return true if propagation may carry ``tiling``, of one dimension, through ``i``.
 
         False only if ``i`` enters or leaves a manual region, and the tiling is over the region's manual axes.
         """
@@ -186,10 +188,10 @@ class Propagation:
     def _propagate_through(
         self, i: HloInstruction, factors: Sequence[_FactorDimensions], elementwise: bool
     ) -> bool:
-        """For each index (factor) of ``i``, propagate the sharding of one of its dimensions to the others.
+        """For each index (factor) of ``i``, shard all dimensions that it indexes like the first sharded one.
 
         Returns true if the tiling of any array changed. ``factors`` has the dimensions that each factor
-        indexes; ``elementwise`` tells whether this is the pass over elementwise operations, for the trace.
+        indexes. ``elementwise`` is True in the first pass, over elementwise operations only; it is recorded.
         """
         changed = False
         for size, indexed in factors:
@@ -205,9 +207,9 @@ class Propagation:
         return changed
 
     def _first_sharded(self, indexed: Sequence[_ArrayDimension]) -> tuple[Leaf, int] | None:
-        """Return the first of the given array dimensions that is sharded, as (value class, dimension number).
+        """Return the first of the given array dimensions that is sharded, as (array, dimension number).
 
-        Returns None if none is sharded.
+        The array stands for all arrays that must share its tiling. Returns None if no dimension is sharded.
         """
         for leaf, _, d in indexed:
             tiling = self.tilings.get(leaf)
@@ -216,11 +218,11 @@ class Propagation:
         return None
 
     def _shard(self, leaf: Leaf, dimensions: tuple[int, ...], d: int, tiling: Tiling) -> bool:
-        """Shard dimension ``d`` of all arrays in the value class ``leaf`` by ``tiling``, which is of rank 1.
+        """Shard dimension ``d`` of ``leaf``, and of all arrays that must share its tiling, by ``tiling``.
 
-        Does nothing unless the dimension is open and replicated, ``tiling`` divides it evenly, and each tile
-        is on equally many devices afterwards. Returns true if it sharded the dimension. ``dimensions`` are
-        the global dimensions of the arrays.
+        ``tiling`` is of rank 1. Does nothing unless the dimension is replicated and no annotation fixes it,
+        ``tiling`` divides it evenly, and each tile is on equally many devices afterwards. Returns true if it
+        sharded the dimension. ``dimensions`` are the global dimensions of the array.
         """
         if d in self._closed.get(leaf, ()) or dimensions[d] % tiling.tiles[0]:
             return False

@@ -133,7 +133,7 @@ def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequenc
         have: the current tiling of the array.
         d: the dimension.
         need: the number of the range that each device needs.
-        fixed: coordinates (tile indices by device) in which devices must agree to exchange elements.
+        fixed: coordinates (one index per device); devices with different indices must not exchange data.
     """
     if have.devices > MOST_DEVICES:
         return None
