@@ -65,7 +65,7 @@ class Annotations:
     def _shardy(self, i: HloInstruction, key: str) -> list[NamedSharding]:
         """Return the shardings in the frontend attribute ``key`` of an instruction, one per value.
 
-        The attribute is in Shardy's notation. Returns an empty list without the attribute.
+        The attribute is in Shardy's notation. Returns an empty list if the instruction lacks it.
         """
         return parse_shardings((i.frontend_attributes or {}).get(key, ""), self.meshes)
 
@@ -73,7 +73,7 @@ class Annotations:
         """Return true if the module allows propagation to shard an entry parameter that has no annotation.
 
         The module has one flag per parameter, or one for all. ``parameter`` is the parameter number,
-        ``shape`` its shape, which must be an array's.
+        ``shape`` its shape; returns false for a tuple or token.
         """
         allowed = self._open if len(self._open) > 1 else self._open * (parameter + 1)
         return shape.is_array and parameter < len(allowed) and allowed[parameter]
@@ -81,7 +81,7 @@ class Annotations:
     def open_dimensions(self, i: HloInstruction) -> frozenset[int]:
         """Return the dimensions of an annotated array that propagation may shard further.
 
-        A named sharding marks them by ``?``, a custom call to ``Sharding`` by ``unspecified_dims``.
+        A named sharding marks them by ``?``, a ``Sharding`` custom call by ``unspecified_dims``.
         """
         named = i.sharding.named if i.sharding is not None else None
         for sharding in self._shardy(i, "xla.sdy.sharding")[:1]:
@@ -92,10 +92,11 @@ class Annotations:
         return frozenset(map(int, re.findall(r"\d+", listed[1]))) if listed is not None else frozenset()
 
     def statements(self, i: HloInstruction) -> Iterator[Statement]:
-        """Yield a `Statement` (tiling and open dimensions) for each array that the annotation of ``i`` tiles.
+        """Yield a `Statement` (tiling and open dimensions) for each array that ``i`` annotates.
 
-        For a tuple, replicated elements are left out. The results of a manual region count as annotated with
-        their tiling along the region's manual axes; their other dimensions are open to propagation.
+        For a tuple, elements annotated as replicated are left out. The results of a manual region count as
+        annotated with their tiling along the region's manual axes; propagation may shard their other
+        dimensions.
         """
         if isinstance(i.operation, CustomCall) and i.operation.custom_call_target == TO_GLOBAL:
             for (index, leaf), tiling in zip(i.shape.leaves(), self.border(i).manual, strict=True):
@@ -144,11 +145,11 @@ class Annotations:
 
 
 def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation, set[HloInstruction]]:
-    """Propagate the annotations of a module; return the propagation and all members of its sharding groups.
+    """Propagate the annotations of a module; return the resulting tilings, and members of sharding groups.
 
-    Entry parameters without annotation are replicated, except those that propagation may shard: parameters
-    that the module leaves open, and parameters that must have the tiling of a loop's state, a conditional or
-    a sharding group.
+    The second result has the members of all groups. Entry parameters without annotation are replicated,
+    except those that propagation may shard: parameters that the module leaves open, and parameters that must
+    have the tiling of a loop's state, a conditional or a sharding group.
     """
     groups = sharding_groups(module.computations)
     flow = Flow(module.entry, groups)
@@ -171,7 +172,7 @@ def for_each_leaf(shape: Shape, function: Callable[[Shape], Tiling]) -> Tilings:
 
 
 def leaves_of(tilings: Tilings) -> list[Tiling]:
-    """Return the tilings in a nested tuple as a flat list, in order of the leaves of the shape."""
+    """Return the tilings in a nested tuple as a flat list, in depth-first order."""
     if isinstance(tilings, Tiling):
         return [tilings]
     return [leaf for part in tilings for leaf in leaves_of(part)]

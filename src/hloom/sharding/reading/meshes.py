@@ -24,7 +24,7 @@ _AXIS: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
 def parse_mesh(text: str) -> dict[str, int]:
     """Parse a mesh such as ``x=4,y=2``; return the sizes of its axes by name.
 
-    Raises HloError with the rule name ``mesh.notation`` for any other text.
+    Raises HloError (rule ``mesh.notation``) for any other text.
     """
     axes: dict[str, int] = {}
     for part in text.split(","):
@@ -36,7 +36,7 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 def mesh_of(module: HloModule) -> dict[str, int]:
-    """Return the axes of the module's largest mesh, as sizes by name; an empty mapping if it has no mesh."""
+    """Return the axis sizes, by name, of a module's mesh with the most devices; empty if it has no mesh."""
     meshes = [
         dict(mesh.axes)
         for mesh in parse_meshes(module.config.frontend_attributes.get("xla.sdy.meshes", "")).values()
@@ -49,9 +49,9 @@ def mesh_of(module: HloModule) -> dict[str, int]:
 
 
 def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
-    """Return a copy of a module whose mesh axes have the sizes in ``axes``, by name; other axes keep theirs.
+    """Return a copy of a module whose mesh axes have the sizes in ``axes``, by name.
 
-    Shardings by device ids, without a mesh, are unchanged.
+    Axes that ``axes`` lacks keep their sizes. Shardings by device ids, without a mesh, are unchanged.
     """
     from hloom.ir.cloning import clone_module
 
@@ -66,9 +66,10 @@ def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
 
 
 def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
-    """Return the number of devices: the product of the sizes in ``axes`` if there are any.
+    """Return the number of devices of a program: the product of the axis sizes in ``axes``.
 
-    Otherwise that of the module's largest mesh or, without a mesh, ``num_partitions`` of its header.
+    If ``axes`` is empty, returns the number of devices of the module's largest mesh or, if the module has no
+    mesh, the ``num_partitions`` in its header.
     """
     if axes:
         return math.prod(axes.values())
@@ -91,11 +92,11 @@ def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
 
 
 def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
-    """Return the names of the mesh axes of a coordinate, major first, joined by ``+``: ``data+model``.
+    """Return the names of the mesh axes that shard a dimension, major first, joined by ``+``: ``data+model``.
 
-    The coordinate is the tile index of each device along one dimension. Sub-axes are written as in Shardy,
-    ``a:(2)4``. If the coordinate is not a product of mesh axes, returns the number of tiles, such as ``4
-    tiles``.
+    ``coordinate`` is the tile index of each device along the dimension, ``axes`` the sizes of the mesh axes.
+    Sub-axes are written as in Shardy, ``a:(2)4``. If the tile index is not one along mesh axes, returns the
+    number of tiles, such as ``4 tiles``.
     """
     names: list[str] = []
     covered = 1
@@ -119,8 +120,8 @@ def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
 def tiling_text(tiling: Tiling, axes: Mapping[str, int]) -> str:
     """Return a text with the mesh axes that shard each dimension, such as ``[data, -]``.
 
-    A replicated dimension is ``-``; the axes of partial sums follow. If ``axes`` is empty, or the tiling
-    lists its tile indices by device, returns the sharding in HLO's notation.
+    A replicated dimension is ``-``; the axes of partial sums follow. If ``axes``, the sizes of the mesh axes,
+    is empty, or tile indices are no mixed-radix numbers, returns the sharding in HLO's notation.
     """
     coordinates = [*tiling.coordinates, *((tiling.unreduced,) if tiling.unreduced is not None else ())]
     if not axes or any(coordinate.listed for coordinate in coordinates):

@@ -31,9 +31,8 @@ def normalize_regions(module: HloModule) -> None:
     """Convert named shardings at the borders of manual regions to Shardy's frontend attributes, in place.
 
     A border is a custom call that converts between global and local shapes, as at a ``shard_map``. Must run
-    before call inlining, which drops the annotations of operands, since these name the manual axes. Raises
-    HloError with the rule name ``sharding.manual-axes`` for a border with neither attributes nor named
-    shardings.
+    before call inlining, which drops annotations of operands that name the manual axes. Raises HloError (rule
+    ``sharding.manual-axes``) for a border with neither attributes nor named shardings.
     """
     meshes: dict[Mesh, str] = {}
     for i in [i for computation in module.computations for i in computation.instructions]:
@@ -64,10 +63,10 @@ def _write_attributes(
 
     Args:
         border: the call.
-        key: the name of the attribute for the shardings outside of the region.
-        outside, inside: the named shardings of the values outside and inside of the region; those inside
-            state the manual axes.
-        meshes: names by mesh, to which unnamed meshes are added.
+        key: the name of the attribute for the shardings outside the region.
+        outside, inside: the named shardings of the values outside and inside the region; those inside state
+            the manual axes.
+        meshes: the names of meshes, to which a name is added for each mesh that has none.
     """
     axes = {named.mesh.axes[axis.axis][0]: None for named in inside for axis in named.manual_axes}
     shardings = ", ".join(_sharding(named, meshes) for named in outside)
@@ -81,8 +80,8 @@ def _write_attributes(
 def _named(border: HloInstruction, value: HloInstruction) -> list[NamedSharding]:
     """Return the named sharding of each leaf of ``value``, an operand or the result of the call ``border``.
 
-    ``border`` is a call at the border of a manual region. Raises HloError with the rule name
-    ``sharding.manual-axes`` if a leaf has no named sharding.
+    ``border`` is a call at the border of a manual region. Raises HloError (rule
+    ``sharding.manual-axes``) if a leaf has no named sharding.
     """
     sharding = value.sharding
     if sharding is None and isinstance(value.operation, GetTupleElement):

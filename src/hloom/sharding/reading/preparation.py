@@ -30,8 +30,9 @@ from hloom.sharding.reading.named_regions import normalize_regions
 def prepared(module: HloModule) -> HloModule:
     """Return a copy of a module that is ready for sharding propagation.
 
-    Calls are inlined, the call graph is flat, sharding annotations are canonical. Tuples that inlined calls
-    leave between producers and users are removed, as shardings would not propagate through them.
+    In the copy, calls are inlined, the call graph is flat (as by XLA's FlattenCallGraph), and sharding
+    annotations are canonical. Tuples that inlined calls leave between producers and users are removed, as
+    shardings would not propagate through them.
     """
     copy = clone_module(module)
     normalize_regions(copy)
@@ -63,10 +64,10 @@ def forward_tuple_elements(computation: HloComputation) -> None:
 
 
 def _merge_slice_into_pad(i: HloInstruction) -> None:
-    """Rewrite ``slice(pad(x, v))`` to one ``pad(x, v)`` with less or negative padding.
+    """Rewrite ``slice(pad(x, v))`` to a single ``pad(x, v)`` with less or negative padding.
 
-    After partitioning it takes one halo exchange instead of two. Copies between the two are skipped. Applies
-    only if the result contains elements of ``x``, and yields bitwise the same values.
+    After partitioning this takes one halo exchange instead of two. Copies between pad and slice are dropped.
+    Does nothing if the result would contain no element of ``x``. Values stay bitwise the same.
     """
     if not isinstance(i.operation, Slice):
         return
@@ -116,9 +117,9 @@ def _annotate_operand(i: HloInstruction) -> None:
 def sharding_groups(computations: Iterable[HloComputation]) -> list[list[HloInstruction]]:
     """Remove the calls that define sharding groups; return a list of the member instructions of each group.
 
-    The members of a group must have the same sharding. ``() custom-call(x),
-    custom_call_target="xla.sdy.ShardingGroup"`` adds ``x`` to the group whose id is the frontend attribute
-    ``xla.sdy.sharding_group_id``.
+    The members of a group must have the same sharding. The call ``() custom-call(x),
+    custom_call_target="xla.sdy.ShardingGroup"`` adds ``x`` to the group whose id is in the call's frontend
+    attribute ``xla.sdy.sharding_group_id``.
     """
     groups: dict[str, dict[HloInstruction, None]] = {}
     for i in [i for computation in computations for i in computation.post_order()]:

@@ -44,8 +44,8 @@ def parse_meshes(text: str) -> dict[str, Mesh]:
 def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[NamedSharding]:
     """Parse ``#sdy.sharding_per_value<...>``; return a list with one sharding for each value.
 
-    ``meshes`` are the declared meshes by name. Raises HloError with the rule name ``sharding.mesh`` for a
-    mesh that is not declared.
+    ``meshes`` are the declared meshes by name. Raises HloError (rule ``sharding.mesh``) if a mesh is not
+    declared.
     """
     shardings: list[NamedSharding] = []
     for name, body, suffix in _VALUE.findall(text):

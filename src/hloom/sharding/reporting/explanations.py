@@ -21,14 +21,16 @@ class Why:
     """The reason for a collective of a partitioned program, as text.
 
     Attributes:
-        kind: "operand" of an operation, "reduction", "halo", "annotation", "result" of the program, "loop",
-            "branches", "region", "device"; "program" for a collective that the program itself states.
+        kind: what needs the collective: "operand" (an operation, of its operand), "reduction" (of partial
+            results), "halo" (an operation that reads beyond its tile), "annotation", "result" (of the
+            program), "loop", "branches" (of a conditional), "region" (a manual region), "device" (a call on
+            one device), or "program" if the program itself contains the collective.
         instruction, opcode, op_name, source: the instruction that needs the collective: its name, opcode,
             framework operation and source line; "" for the program's result.
         value: the name of the resharded array; "" for reductions and halos.
         before, after: the tilings of the array before and after; ``[data, -]`` shards dimension 0 over the
             axis data.
-        reason: a sentence.
+        reason: the reason as a sentence.
         origins: the annotations that the shardings come from, such as ``data: the annotation of %x``.
         bytes: the bytes that a device sends for the instruction, by the cost model; -1 if the sharding of the
             instruction was not chosen by cost.
@@ -51,12 +53,12 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """An instruction whose operands and preferred result have incompatible shardings.
+    """An instruction whose operands and wanted result have shardings that its operation cannot use together.
 
     Attributes:
         instruction, op_name, source: the name, the framework's operation and the source line.
         kept, lost: the shardings of operands and result that the chosen sharding of the operation uses, and
-            those that it excludes, such as ``%x: contracting dimension over data``.
+            those that it excludes, such as ``%x: dimension 0 of %y over data``.
         bytes, other_bytes: the bytes that a device sends for the instruction with the chosen sharding, and
             with the second cheapest, by the cost model; -1 if unknown.
     """
@@ -71,7 +73,7 @@ class Conflict:
 
 
 class Explainer:
-    """Writes the reasons of the partitioner's decisions as text.
+    """Writes texts that explain why the partitioner emitted collectives, and which shardings conflict.
 
     Attributes:
         module: the partitioned program, with the tables of source lines.
@@ -88,7 +90,7 @@ class Explainer:
     def why(self, cause: Cause | None) -> Why:
         """Return the reason for a collective, as text, from the cause that the partitioner recorded.
 
-        ``cause`` is None for a collective that the program itself states.
+        Pass None for a collective that the program itself contained before partitioning.
         """
         if cause is None:
             return Why("program", reason="the program itself states it")
@@ -141,9 +143,10 @@ class Explainer:
                 return f"the program states {after} for its result; it is computed as {before}"
 
     def _of_operand(self, by: Decision, cause: Cause) -> str:
-        """Return a text why the operation of decision ``by`` needs its operand resharded.
+        """Return a text that explains why an operation needs its operand resharded.
 
-        Only dimensions whose sharding differs between ``cause.before`` and ``cause.after`` are explained.
+        It is about the dimensions whose sharding differs between ``cause.before`` and ``cause.after``. ``by``
+        is the partitioner's record of how the operation is sharded.
         """
         before, after = cause.before, cause.after
         number, opcode = cause.purpose.operand, by.instruction.opcode
@@ -166,13 +169,13 @@ class Explainer:
         return "; ".join(words)
 
     def _conflict_text(self, by: Decision, factor: Factor, coordinate: Coordinate) -> str:
-        """Return a text why a factor is not sharded over the mesh axes that shard it in an operand.
+        """Return a text that explains why an operation does not keep the sharding of an operand's dimension.
 
         Args:
-            by: the decision about the operation.
-            factor: the factor, an index of the operation such as its contracting dimension.
-            coordinate: the tile index of each device along the dimension of the operand, which gives the mesh
-                axes.
+            by: the partitioner's record of how the operation is sharded.
+            factor: the index of the operation, such as its contracting dimension, that ranges over the
+                dimension.
+            coordinate: the tile index of each device along the dimension.
         """
         over = coordinate_text(coordinate, self.axes)
         for sharded, tiling in by.sharded:
@@ -185,10 +188,11 @@ class Explainer:
     # -- shardings
 
     def _factor_text(self, by: Decision, factor: Factor, tiling: Tiling) -> str:
-        """Return a text that states over which mesh axes a factor is sharded, and like which array.
+        """Return a text such as ``dimension 0 of %y is sharded over data like %x``.
 
-        The array is an operand or the preferred result of ``by``. ``factor`` is an index of its operation,
-        ``tiling`` the tiling of the factor, of rank 1.
+        It states over which mesh axes an index of an operation (``factor``) is sharded, and names an operand,
+        or else the wanted result, with the same sharding, if there is one. ``by`` is the partitioner's record
+        of how the operation is sharded, ``tiling`` the tiling of the factor, of rank 1.
         """
         over = coordinate_text(tiling.coordinates[0], self.axes)
         words = f"{_dimension(by, factor)} is sharded over {over}"
@@ -201,9 +205,9 @@ class Explainer:
         return "" if tiling is None else tiling_text(tiling, self.axes)
 
     def _origins(self, cause: Cause) -> Iterator[str]:
-        """Yield texts that name the annotations from which the tilings before and after resharding come.
+        """Yield texts that name the annotations from which the tilings before and after a collective come.
 
-        ``cause`` is the recorded cause of a collective.
+        ``cause`` is what the partitioner recorded as the cause of the collective.
         """
         by, value = cause.purpose.by, cause.value
         if isinstance(value, Decision) and cause.before is not None:
@@ -228,9 +232,9 @@ class Explainer:
     def _origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
         """Yield a text that names the annotation from which dimension ``d`` of a value got its sharding.
 
-        The search starts at the value and goes on with the operand that has the same sharding. ``coordinate``
-        is the tile index of each device along the dimension, which gives the mesh axes. Yields nothing if no
-        annotation is found.
+        The search goes from the value to the operand with the same sharding, from that to its operand, and so
+        on. ``decision`` is the partitioner's record of how the value is sharded, ``coordinate`` the tile
+        index of each device along the dimension. Yields nothing if no annotation is found.
         """
         over = coordinate_text(coordinate, self.axes)
         passed = 0
@@ -255,7 +259,8 @@ class Explainer:
     def _propagated_origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
         """Yield a text that names the annotation from which propagation sharded dimension ``d`` of a value.
 
-        ``coordinate`` is the tile index of each device along the dimension, which gives the mesh axes.
+        ``decision`` is the partitioner's record of how the value is sharded, ``coordinate`` the tile index of
+        each device along the dimension.
         """
         over = coordinate_text(coordinate, self.axes)
         if decision.is_annotated:
@@ -276,9 +281,9 @@ class Explainer:
     # -- conflicts
 
     def conflicts(self, decisions: Mapping[HloInstruction, Decisions]) -> Iterator[Conflict]:
-        """Yield the instructions with incompatible shardings, in program order.
+        """Yield a `Conflict` for each operation that cannot use the shardings of all its operands and result.
 
-        ``decisions`` has, for each instruction, how its value is sharded and why.
+        ``decisions`` has, for each instruction in program order, how its value is sharded and why.
         """
         for decision in dict.fromkeys(d for d in decisions.values() if isinstance(d, Decision)):
             if decision.assignment is None:
@@ -296,11 +301,11 @@ class Explainer:
             )
 
     def _proposed(self, by: Decision) -> Iterator[tuple[str, bool]]:
-        """Yield (text, is used) for the shardings of operands and preferred result of an operation.
+        """Yield (text, is used) for each sharded dimension of an operation's operands and wanted result.
 
-        "Is used" is true if the chosen sharding of the operation uses that of the array, and false if it
-        excludes it. Shardings that are not used although they are compatible are left out. ``by`` is the
-        decision about the operation.
+        "Is used" is true if the chosen sharding of the operation uses that of the dimension, and false if the
+        two exclude each other. Dimensions with neither are left out. ``by`` is the partitioner's record of
+        how the operation is sharded.
         """
         for factor in by.factors:
             arrays = [(_name(by.operands[n]), by.operand_tilings[n], d) for n, d in factor.operands.items()]
@@ -320,9 +325,9 @@ class Explainer:
 
 
 def _runner_up_bytes(assignment: FactorAssignment | None) -> int:
-    """Return the bytes that a device sends for the second cheapest way to shard an operation, rounded.
+    """Return the bytes, rounded, that a device sends with the second cheapest sharding of an operation.
 
-    Returns -1 if there is no second way.
+    Returns -1 if there is no second sharding, or if ``assignment`` is None.
     """
     if assignment is None or assignment.runner_up is None:
         return -1
@@ -330,9 +335,10 @@ def _runner_up_bytes(assignment: FactorAssignment | None) -> int:
 
 
 def _operand_with(decision: Decision, factor: Factor, tiling: Tiling) -> int | None:
-    """Return the number of an operand whose current tiling shards ``factor`` by ``tiling``; else None.
+    """Return the index of an operand whose tiling before resharding shards ``factor`` by ``tiling``.
 
-    ``tiling`` is of rank 1; ``factor`` is an index of the operation of ``decision``.
+    Returns None if there is no such operand. ``tiling`` is of rank 1; ``factor`` is an index of the operation
+    whose sharding ``decision`` records.
     """
     for number, d in factor.operands.items():
         current = decision.operand_tilings[number]
@@ -342,9 +348,10 @@ def _operand_with(decision: Decision, factor: Factor, tiling: Tiling) -> int | N
 
 
 def _target_has(decision: Decision, factor: Factor, tiling: Tiling) -> bool:
-    """Return true if the preferred tiling of the result shards the dimension of ``factor`` by ``tiling``.
+    """Return true if the result's annotated or propagated tiling shards ``factor`` by ``tiling``.
 
-    ``tiling`` is of rank 1; ``factor`` is an index of the operation of ``decision``.
+    ``tiling`` is of rank 1; ``factor`` is an index of the operation whose sharding ``decision`` records, such
+    as a dimension of its result.
     """
     d, target = factor.result, decision.target
     return (
@@ -358,7 +365,7 @@ def _target_has(decision: Decision, factor: Factor, tiling: Tiling) -> bool:
 def _dimension(decision: Decision, factor: Factor) -> str:
     """Return a text for a factor, such as ``dimension 0 of %x`` or ``the contracting dimension of %x``.
 
-    A factor is an index of the operation of ``decision``, the instruction ``%x``.
+    A factor is an index of the operation whose sharding ``decision`` records, the instruction ``%x``.
     """
     if factor.result is not None:
         return f"dimension {factor.result} of %{decision.instruction.name}"

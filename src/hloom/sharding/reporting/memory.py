@@ -57,8 +57,8 @@ class MemoryUsage:
         padding_bytes: the bytes of padding of tiled layouts at the peak.
         at: the name of the instruction that runs at the peak.
         peak: the arrays that are live at the peak, the largest first.
-        timeline: (name, live bytes) of the instructions of the entry in the order in which they run; without
-            tuples, aliases and parameters.
+        timeline: (name, live bytes) of the instructions of the entry in the order in which they run; tuples,
+            aliases and parameters are left out.
     """
 
     argument_bytes: int
@@ -137,15 +137,16 @@ def _live_array(buffer: _Buffer) -> LiveArray:
 
 
 def _is_free(i: HloInstruction) -> bool:
-    """Return true for aliases, tuples, tuple elements and parameters, which allocate no array."""
+    """Return true if ``i`` allocates no array: an alias, tuple, get-tuple-element or parameter."""
     return i.operation.aliases_operand or isinstance(i.operation, Tuple | GetTupleElement | Parameter)
 
 
 def _donated(original: HloModule, entry: HloComputation) -> frozenset[int]:
-    """Return the numbers of the leaves of the result that are written to buffers of donated arguments.
+    """Return the indices of those leaves of the result that are written to buffers of donated arguments.
 
-    A donated argument without an alias donates to the first result of its shape, as in XLA. ``original`` is
-    the program before partitioning, ``entry`` the entry of the partitioned one.
+    A donated argument without an alias donates its buffer to the first result of the same shape that has
+    none, as in XLA. ``original`` is the program before partitioning, ``entry`` the entry of the partitioned
+    one.
     """
     outputs = list(entry.root.shape.leaves())
     number_of = {index: number for number, (index, _) in enumerate(outputs)}
@@ -168,7 +169,7 @@ class _Schedule:
 
     Attributes:
         global_shapes: the global shapes of values, with layouts.
-        donated: the numbers of the leaves of the entry's result that are written to buffers of arguments.
+        donated: the indices of the leaves of the entry's result that are written to buffers of arguments.
         peaks: the peak of each computation that was simulated.
     """
 
@@ -177,7 +178,9 @@ class _Schedule:
     peaks: dict[HloComputation, _Peak] = field(default_factory=dict[HloComputation, "_Peak"])
 
     def computation(self, computation: HloComputation, in_place: bool = False) -> list[int]:
-        """Simulate a computation and record its peak in ``peaks``; return the live bytes at each instruction.
+        """Simulate the memory use of a computation; return the live bytes at each instruction.
+
+        Also records the peak of the computation in ``self.peaks``.
 
         Args:
             computation: the computation; unless it is the entry, its caller owns the parameters.
@@ -209,9 +212,9 @@ class _Schedule:
     def _buffers(
         self, i: HloInstruction, buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]]
     ) -> tuple[tuple[_Buffer, ...], list[_Buffer]]:
-        """Return the buffers of the leaves of a value, and those of them that the instruction allocates.
+        """Return the buffers of the leaves of the value of ``i``, and a list of those that ``i`` allocates.
 
-        ``buffers_of`` has the buffers of the operands.
+        The others belong to operands. ``buffers_of`` has the buffers of the operands.
         """
         operation = i.operation
         if isinstance(operation, Tuple):
@@ -238,7 +241,7 @@ class _Schedule:
         )
 
     def laid_out(self, i: HloInstruction, leaf: Shape, index: tuple[int, ...] = ()) -> Shape:
-        """Return the shape of a tile with the layout that the global array has.
+        """Return the shape of a tile, with the layout of the global array if that layout is tiled.
 
         Args:
             i: the instruction of the partitioned program.
@@ -264,7 +267,7 @@ class _Schedule:
     ) -> None:
         """Let an elementwise operation or a dynamic-update-slice write its result over an operand.
 
-        The operand must have the size of the result, and its last use here.
+        The operand must have the size of the result, and ``i`` must be its last use.
 
         Args:
             position: the position of the instruction in the schedule.
@@ -289,9 +292,10 @@ class _Schedule:
     def _simulated(
         self, computation: HloComputation, order: Sequence[HloInstruction], defined: Sequence[list[_Buffer]]
     ) -> list[int]:
-        """Record the peak of a computation in ``peaks``; return the live bytes at each instruction.
+        """Sum up the live buffers at each instruction of a computation; return their bytes.
 
-        ``order`` is the schedule; ``defined`` has the buffers that each of its instructions allocates.
+        Also records the peak of the computation in ``self.peaks``. ``order`` is the schedule; ``defined`` has
+        the buffers that each of its instructions allocates.
         """
         buffers = [buffer for new in defined for buffer in new if buffer.bytes]
         position_of = {i: position for position, i in enumerate(order)}
@@ -326,9 +330,9 @@ class _Schedule:
         return timeline
 
     def _peak_of_calls(self, i: HloInstruction) -> list[_Buffer]:
-        """Return the buffers that are live at the peak of the computations that an instruction calls.
+        """Return the buffers that are live at the peak of the computation that an instruction calls.
 
-        Of several computations, the one with the highest peak counts; an empty list if it calls none.
+        If it calls several, the one with the highest peak counts. Returns an empty list if it calls none.
         """
         peaks: list[list[_Buffer]] = [[]]
         if i.operation.calls_program:
@@ -340,7 +344,7 @@ class _Schedule:
 
 
 def _is_constant(buffer: _Buffer) -> bool:
-    """Return true for the buffer of an entry argument or constant, which must not be overwritten."""
+    """Return true if a buffer holds an entry argument or a constant, and so must not be overwritten."""
     i = buffer.instruction
     return isinstance(i.operation, Constant) or (
         isinstance(i.operation, Parameter) and i.parent is not None and _is_entry(i.parent)
@@ -348,9 +352,9 @@ def _is_constant(buffer: _Buffer) -> bool:
 
 
 def _changed_leaves(loop: HloInstruction) -> set[int]:
-    """Return the numbers of the leaves of a while loop's state that its body may change.
+    """Return the indices of the leaves of a while loop's state that its body may change.
 
-    The body returns all other leaves as they are.
+    The body passes on all other leaves unchanged.
     """
     (body, _) = loop.called_computations
     root, (parameter,) = body.root, body.parameters

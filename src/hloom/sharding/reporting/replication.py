@@ -44,10 +44,10 @@ class ReplicatedArray:
 def replicated_arrays(
     partitioned: Partitioned, devices: int, axes: Mapping[str, int], least: float
 ) -> tuple[ReplicatedArray, ...]:
-    """Return the replicated arrays of at least ``least`` bytes, the largest first; none for one device.
+    """Return the replicated arrays of at least ``least`` bytes, the largest first.
 
     Constants and aliases are left out. ``axes`` are the sizes of the mesh axes; if empty, all devices count
-    as one axis.
+    as one axis. Returns an empty tuple if ``devices``, the number of devices, is 1.
     """
     if devices == 1:
         return ()
@@ -61,9 +61,10 @@ def replicated_arrays(
 
 
 def _computed(partitioned: Partitioned) -> Iterator[tuple[HloInstruction, Decision]]:
-    """Yield the instructions whose results are replicated arrays of positive rank, with their decisions.
+    """Yield the instructions whose results are replicated arrays of positive rank, and why they are.
 
-    Constants, aliases and parameters of called computations are left out.
+    The reason is the record that the partitioner made of each sharding. Constants, aliases and parameters of
+    called computations are left out.
     """
     module = partitioned.module
     for i in module.instructions():

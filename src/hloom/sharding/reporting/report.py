@@ -42,7 +42,7 @@ class Row:
         axes: the mesh axes along which the devices of a group differ, joined by ``+``; "" without a mesh.
         members: the number of devices in a group.
         bytes: the bytes that a device sends in one execution.
-        times: the number of executions in a step; loops of unknown trip count count as one iteration.
+        times: the number of executions in a step; a loop of unknown trip count counts as one iteration.
         seconds: the estimated time of all executions in a step.
         why: the reason for the collective.
     """
@@ -141,8 +141,8 @@ def report(
 
     Args:
         program: a module with shardings, or the result of ``jax.jit(f).lower(...)``.
-        mesh: the sizes of axes by name, major first, or a mesh of JAX, abstract or not. Axes of the program
-            with these names get these sizes. None keeps the program's mesh.
+        mesh: the sizes of axes by name, major first, or a JAX ``Mesh`` or ``AbstractMesh``. Axes of the
+            program with these names get these sizes. None keeps the program's mesh.
         topology: a name of `TOPOLOGIES`, or a link for each axis. A collective over several axes is timed by
             the slowest link.
         memory: the bytes of a device's memory; None for those of the topology.
@@ -150,8 +150,8 @@ def report(
             itself.
         progress: called with a description of each try.
 
-    Raises HloError with the rule names ``report.program``, ``report.mesh`` and ``report.topology`` for
-    invalid arguments, and the errors of the partitioner.
+    Raises HloError (rule ``report.program``, ``report.mesh`` or ``report.topology``) for invalid arguments,
+    and HloError for programs that cannot be partitioned.
     """
     original = _module(program)
     axes = _axis_sizes(mesh)
@@ -192,7 +192,7 @@ def report(
 def _axis_sizes(mesh: object) -> dict[str, int]:
     """Return the axis sizes, by name, of a mapping or a JAX mesh; an empty dict for None.
 
-    Raises HloError with the rule name ``report.mesh`` for any other object.
+    Raises HloError (rule ``report.mesh``) for any other object.
     """
     sizes: object = getattr(mesh, "shape", mesh) if mesh is not None else {}
     if not isinstance(sizes, Mapping):
@@ -204,7 +204,7 @@ def _axis_sizes(mesh: object) -> dict[str, int]:
 def _module(program: Any) -> HloModule:
     """Return the HLO module of a module or a lowered JAX function.
 
-    Raises HloError with the rule name ``report.program`` for any other object.
+    Raises HloError (rule ``report.program``) for any other object.
     """
     if isinstance(program, HloModule):
         return program
@@ -217,7 +217,8 @@ def _module(program: Any) -> HloModule:
 def _row(execution: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why: Why) -> Row:
     """Return the report's row for a collective: its traffic in a step, estimated time, and reason.
 
-    ``axes`` are the sizes of the mesh axes; ``links`` has the link of each axis, and the slowest one as "".
+    ``axes`` are the sizes of the mesh axes; ``links`` has the network link along each axis, by name, and the
+    slowest link, by the name "".
     """
     traffic, times = execution.sent, execution.times
     i, members, amount = traffic.instruction, traffic.members, traffic.bytes
@@ -229,11 +230,11 @@ def _row(execution: Execution, axes: Mapping[str, int], links: Mapping[str, Link
 
 
 def _steps(i: HloInstruction, members: int) -> int:
-    """Return the number of consecutive messages that a collective among ``members`` devices takes.
+    """Return the number of messages that a device sends one after the other in a collective.
 
-    A permute takes 1, an all-to-all one for each other device; other collectives use recursive doubling.
-    Source: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH",
-    2005.
+    ``members`` is the number of devices in a group. A permute takes 1 message, an all-to-all one to each
+    other device, other collectives take log2(``members``), by recursive doubling. Source: Thakur,
+    Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
     """
     if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)):
         return 1
@@ -245,7 +246,8 @@ def _steps(i: HloInstruction, members: int) -> int:
 def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:
     """Return the mesh axes along which the devices of a collective's group differ, joined by ``+``.
 
-    ``axes`` are the sizes of the mesh axes. Returns "" without mesh axes, or if a permute moves nothing.
+    ``axes`` are the sizes of the mesh axes. Returns "" if ``axes`` is empty, or if a collective-permute sends
+    nothing to a different device.
     """
     operation = i.operation
     if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
@@ -263,7 +265,7 @@ def _axes_of_groups(groups: ReplicaGroups, axes: tuple[tuple[str, int], ...]) ->
 def _replicated(module: HloModule, partitioned: Partitioned) -> Iterator[tuple[str, int]]:
     """Yield (name, bytes) of each replicated array among the entry's parameters, the largest first.
 
-    Scalars are left out. The name of an element of a tuple is such as ``p{1}``.
+    Scalars are left out. An element of a tuple has a name such as ``p{1}``.
     """
     tilings = iter(partitioned.parameters)
     parameters: list[tuple[str, int]] = []

@@ -18,7 +18,7 @@ def sliced_dimension(all_reduce: HloInstruction) -> int | None:
     """Return the dimension along which each device uses only its own slice of an all-reduce's result.
 
     All users must slice the result into as many equal parts as the group has devices. Returns None if they do
-    not, or for another instruction.
+    not, or if the instruction is not an all-reduce of one array.
     """
     operation = all_reduce.operation
     if (
@@ -36,7 +36,7 @@ def sliced_dimension(all_reduce: HloInstruction) -> int | None:
 def _partitioned_dimension(user: HloInstruction, total: HloInstruction, members: Sequence[int]) -> int | None:
     """Return the dimension along which ``user`` slices ``total`` such that each device gets its own part.
 
-    ``members`` are the device ids of a group. The parts must be equal and, over all members, cover ``total``.
+    ``members`` are the device ids of a group. The parts must have equal size and together cover ``total``.
     Returns None if ``user`` is no such slice.
     """
     if not isinstance(user.operation, DynamicSlice) or user.operands[0] is not total or len(members) < 2:

@@ -60,13 +60,13 @@ class Suggestion:
     """A suggested change of a program that lowers traffic or memory.
 
     Attributes:
-        kind: "sharding", another annotation; "reduce-scatter", in place of an all-reduce.
+        kind: "sharding" to change an annotation; "reduce-scatter" to use one in place of an all-reduce.
         text: the suggestion as a sentence.
         instructions: the names of the instructions to change.
         op_name, source: the framework's operation and source line of the first of these instructions.
         before, after: the tilings before and after the change; "" for a reduce-scatter.
-        saved_bytes: the bytes that a device sends less in a step; may be negative.
-        saved_memory: the bytes by which the peak of a device's memory is lower; may be negative.
+        saved_bytes: by how many bytes a device sends less in a step (one run); negative if it sends more.
+        saved_memory: by how many bytes the peak of a device's memory is lower; negative if it is higher.
         verified: how the savings were determined: "partitioned again", or "arithmetic".
     """
 
@@ -89,7 +89,7 @@ class _AnnotationGroup:
     Attributes:
         shape: the global shape of each array.
         tiling: the tiling of each array.
-        leaves: the arrays, as (name of the instruction, number of the leaf in its value).
+        leaves: the arrays, as (name of the instruction, index of the leaf in its value).
         sent: the bytes that a device sends in a step in the collectives that these annotations cause.
         parameter_bytes: the bytes on a device of those arrays that are entry parameters.
     """
@@ -111,10 +111,10 @@ def suggested_shardings(
     crowded: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[Suggestion]:
-    """Return suggestions for other shardings, at most one for each group of equally annotated arrays.
+    """Return suggestions to change sharding annotations, at most one per group of equally annotated arrays.
 
-    Tries shardings by partitioning the program again, and keeps the cheapest one of each group. The
-    suggestions are in ascending order of the cost of the changed program.
+    Tries different shardings by partitioning the changed program, and keeps the cheapest one of each group.
+    The suggestions are in ascending order of the cost of the changed program.
 
     Args:
         module: the program.
@@ -157,10 +157,10 @@ def _order(costs: Costs) -> tuple[int, int]:
 
 
 def _is_better(changed: Costs, costs: Costs, crowded: bool) -> bool:
-    """Return true if ``changed`` has significantly lower traffic or peak memory than ``costs``.
+    """Return true if a changed program has significantly lower traffic or peak memory than the original.
 
     The other of the two must not be higher; but if the program does not fit into memory (``crowded``), less
-    memory may cost more traffic.
+    memory may cost more traffic. ``changed`` and ``costs`` are the costs of the two programs.
     """
     less_traffic = changed.sent < costs.sent * (1 - _LEAST) and changed.peak <= costs.peak * (1 + _LEAST)
     less_memory = changed.peak < costs.peak * (1 - _LEAST) and (changed.sent <= costs.sent or crowded)
@@ -168,10 +168,10 @@ def _is_better(changed: Costs, costs: Costs, crowded: bool) -> bool:
 
 
 def _groups(module: HloModule, devices: int, needs: Sequence[tuple[Why, int]]) -> list[_AnnotationGroup]:
-    """Group annotated arrays and entry parameters by shape and tiling, in descending order of traffic.
+    """Group annotated arrays and entry parameters by shape and tiling; sort the groups by traffic.
 
-    The traffic is what a device sends in the collectives that the annotations cause. Groups of equal traffic
-    are in descending order of the bytes of parameters.
+    The groups are in descending order of the bytes that a device sends in the collectives that the
+    annotations cause, those of equal traffic in descending order of the bytes of their parameters.
 
     Args:
         module: the annotated program.
@@ -209,9 +209,9 @@ def _groups(module: HloModule, devices: int, needs: Sequence[tuple[Why, int]]) -
 def _candidates(
     groups: Sequence[_AnnotationGroup], axes: Mapping[str, int], tries: int
 ) -> Iterator[tuple[int, tuple[_AnnotationGroup, Placement]]]:
-    """Yield at most ``tries`` shardings to try, as (group number, (group, mesh axes of each dimension)).
+    """Yield at most ``tries`` shardings to try, as (group index, (group, mesh axes of each dimension)).
 
-    The groups take turns: first the first sharding of every group, then the second of every group, and so on.
+    First comes the first sharding of every group, then the second of every group, and so on.
     """
     queues = [(number, group, list(_placements(group, axes))) for number, group in enumerate(groups)]
     queues = [queue for queue in queues if queue[2]]
@@ -223,9 +223,9 @@ def _candidates(
 
 
 def _placements(group: _AnnotationGroup, axes: Mapping[str, int]) -> Iterator[Placement]:
-    """Yield other shardings of a group's arrays, each as the mesh axes of each dimension, major first.
+    """Yield shardings to try in place of a group's sharding, as the mesh axes of each dimension, major first.
 
-    Each adds, moves or removes one of ``axes``, the mesh axes with their sizes.
+    Each adds, moves or removes one mesh axis. ``axes`` are the sizes of the mesh axes, by name.
     """
     coordinates = group.tiling.coordinates
     current = tuple(tuple(coordinate_text(c, axes).split("+")) if c.count > 1 else () for c in coordinates)
@@ -270,7 +270,7 @@ def _annotate(
     Args:
         i: the instruction, in a copy of the program.
         original: the same instruction in the program itself; the other leaves keep its sharding.
-        numbers: the numbers of the leaves to annotate.
+        numbers: the indices of the leaves to annotate.
         sharding: the new sharding of these leaves.
     """
     if i.frontend_attributes and _ATTRIBUTE in i.frontend_attributes:
@@ -324,9 +324,10 @@ def _suggestion(
 
 
 def scatters(executed: Sequence[Execution]) -> list[Suggestion]:
-    """Return a suggestion to use a reduce-scatter for each all-reduce of which devices use only their slices.
+    """Return a suggestion for each all-reduce of whose result each device uses only its own slice.
 
-    ``executed`` are the collectives of the program with the number of their executions.
+    It suggests a reduce-scatter instead. ``executed`` has the collectives of the program, each with the
+    number of its executions.
     """
     suggestions: list[Suggestion] = []
     for execution in executed:

@@ -59,7 +59,7 @@ _PREFIXES: Final = "KMGT"
 def parse_memory(text: str) -> int:
     """Parse a number of bytes such as ``16GiB``, ``80GB`` or ``1e9``; return it.
 
-    Raises HloError with the rule name ``memory.notation`` for any other text.
+    Raises HloError (rule ``memory.notation``) for any other text.
     """
     size = _SIZE.fullmatch(text.strip())
     if size is not None:
@@ -74,10 +74,10 @@ def parse_memory(text: str) -> int:
 
 
 def links_of(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dict[str, Link]:
-    """Return the link along each mesh axis, by name, and under the name "" the slowest link.
+    """Return the network link along each mesh axis, by axis name, and the slowest link, by the name "".
 
-    ``topology`` is a name of `TOPOLOGIES`, or a link for each axis. Raises HloError with the rule name
-    ``report.topology`` for an unknown name or an axis without a link.
+    ``topology`` is a name of `TOPOLOGIES`, or a link for each axis. Raises HloError (rule
+    ``report.topology``) for an unknown name or an axis without a link.
     """
     if isinstance(topology, str):
         return dict.fromkeys((*axes, ""), _named(topology).link)
@@ -90,9 +90,9 @@ def links_of(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dic
 
 
 def memory_of_device(topology: str | Mapping[str, Link]) -> int | None:
-    """Return the memory of a device in bytes; None if the topology does not state it.
+    """Return the memory of a device in bytes; None if ``topology`` does not state it.
 
-    ``topology`` is a name of `TOPOLOGIES`, or a link for each axis, which states no memory.
+    ``topology`` is a name of `TOPOLOGIES`, or a mapping with a link for each axis; the latter states none.
     """
     return _named(topology).memory if isinstance(topology, str) else None
 

@@ -81,7 +81,7 @@ def collectives(module: HloModule) -> Iterator[Sent]:
 
 
 def bytes_sent(module: HloModule) -> int:
-    """Return the bytes that a device sends if each collective of a partitioned module runs once."""
+    """Return the bytes that a device sends if each collective in a partitioned module runs exactly once."""
     return sum(traffic.bytes for traffic in collectives(module))
 
 
@@ -99,10 +99,10 @@ class Execution:
 
 
 def executions(module: HloModule, devices: int) -> tuple[list[Execution], int]:
-    """Return the collectives that a step (one run of the program) executes, and how often each.
+    """Return the collectives that a step (one run of the program) executes, each with how often.
 
-    Also returns the number of loops of unknown trip count, which count as one iteration. ``devices`` is the
-    number of devices.
+    The second result is the number of loops of unknown trip count, which count as one iteration. ``devices``
+    is the number of devices.
     """
     WhileLoopTripCountAnnotator().run(module)
     executed: list[Execution] = []

@@ -41,7 +41,7 @@ class ProcessGroup(Protocol):
     """The processes that store an array collectively, such as `hloom.runtime.mpi.world()`.
 
     Attributes:
-        rank: the number of this process, from 0.
+        rank: the index of this process, from 0.
     """
 
     rank: int
@@ -62,10 +62,10 @@ class StoredArray:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open the array in the directory ``path``; reads its metadata only.
+        """Open the array in the directory ``path``, of which only the metadata file is read.
 
-        Raises HloError with the rule name ``stored.not-found``, or ``stored.metadata`` for metadata that is
-        malformed or not supported.
+        Raises HloError (rule ``stored.not-found``) if that file cannot be read, and (rule
+        ``stored.metadata``) if the metadata is malformed or not supported.
         """
         self.path = Path(path)
         data = _metadata(self.path / _ARRAY)
@@ -95,8 +95,8 @@ class StoredArray:
     def __getitem__(self, part: tuple[slice, ...]) -> Array:
         """Read the part of the array that ``part`` selects: one slice of step 1 per dimension, in bounds.
 
-        Raises HloError with the rule name ``stored.tile`` for a file of a wrong size, and for a
-        missing file if the array has no fill value.
+        Raises HloError (rule ``stored.tile``) for a file of a wrong size, and for a missing file if the array
+        has no fill value.
         """
         pairs = zip(part, self.shape, strict=True)
         spans = [(s.start or 0, n if s.stop is None else s.stop) for s, n in pairs]
@@ -115,10 +115,10 @@ class StoredArray:
         return array
 
     def _chunk(self, index: Sequence[int]) -> Array:
-        """Return the memory-mapped chunk at an index of the grid of chunks, one component per dimension.
+        """Return the memory-mapped chunk at ``index`` in the grid of chunks, one component per dimension.
 
-        For a missing file, returns an array of the fill value. Raises HloError with the rule name
-        ``stored.tile`` if there is no fill value, or if the file has a wrong size.
+        For a missing file, returns an array of the fill value. Raises HloError (rule
+        ``stored.tile``) if there is no fill value, or if the file has a wrong size.
         """
         file = self.path / (self._separator.join(map(str, index)) or "0")
         count = int(np.prod(self.chunks, dtype=np.int64))
@@ -136,8 +136,9 @@ class StoredArray:
 def stored(directory: str | Path) -> dict[str, StoredArray]:
     """Open all stored arrays in a directory; return them by name, in natural order (``a.2`` before ``a.10``).
 
-    If the directory is itself a stored array, returns it under the name "". Raises HloError with the rule
-    name ``stored.not-found`` if there are none, and ``stored.metadata`` for unreadable metadata.
+    If the directory is itself a stored array, returns it under the name "". Raises HloError (rule
+    ``stored.not-found``) if there are no stored arrays, and (rule ``stored.metadata``) if metadata is
+    malformed.
     """
     path = Path(directory)
     if (path / _ARRAY).exists():
@@ -160,8 +161,8 @@ def store(
 ) -> list[str]:
     """Write a sharded value, each array to a directory of its own; return the names of the arrays.
 
-    ``directory``, which holds these directories, is replaced atomically after all files are written. All
-    processes call this function collectively, and share a file system.
+    ``directory``, which holds these directories, is replaced by renaming after all files are written. All
+    processes must call this function, and share a file system.
 
     Args:
         directory: the directory to write, replaced if it exists.
@@ -173,8 +174,8 @@ def store(
         name: the name of the array; the arrays of tuples are named ``result.0``, ``result.1.0`` and so on.
         processes: all processes with devices; None if this process has all devices.
 
-    Raises HloError with the rule name ``stored.unreduced`` for partial sums, and ``stored.failed`` if another
-    process cannot write. Raises OSError if this process cannot.
+    Raises HloError (rule ``stored.unreduced``) if devices hold partial sums, and (rule ``stored.failed``) if
+    a different process cannot write. Raises OSError if this process cannot.
     """
     path = Path(directory)
     partial = path.with_name(path.name + ".partial")
@@ -210,13 +211,13 @@ def store(
 
 
 class _CollectiveStep:
-    """A context manager for a step that all processes run: if it fails in one process, all of them raise."""
+    """A context manager for code that all processes run: if it fails in one process, all processes raise."""
 
     def __init__(self, processes: ProcessGroup | None) -> None:
         self._processes = processes
 
     def __enter__(self) -> None:
-        """Do nothing; an error in the ``with`` statement is passed to all processes when it ends."""
+        """Do nothing; ``__exit__`` makes all processes raise if the ``with`` statement failed in any."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._processes is None:
@@ -230,8 +231,8 @@ class _CollectiveStep:
 def _write_tiles(folder: Path, tiles: dict[int, object], shape: Shape, tiling: Tiling) -> None:
     """Write the tiles of one array that this process has to write, each to a file in ``folder``.
 
-    Of the devices that hold a tile, the one with the lowest id writes it. ``tiles`` maps the ids of this
-    process's devices to their tiles; ``shape`` is the global shape.
+    If several devices hold a tile, only the process of the one with the lowest id writes the tile. ``tiles``
+    maps the ids of this process's devices to their tiles; ``shape`` is the global shape.
     """
     firsts: dict[tuple[int, ...], int] = {}
     for device, index in enumerate(tiling.tile_indices):

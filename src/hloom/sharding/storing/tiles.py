@@ -22,7 +22,8 @@ def cut(value: object, tilings: Sequence[Tiling], device: int) -> Value:
         device: the device id.
 
     Returns:
-        The tiles, nested like the value. All tiles of an array have one size: the last are padded with zeros.
+        The tiles, nested like the value. All tiles of an array have the same size; the last are padded with
+        zeros.
     """
     return _cut(value, iter(tilings), device)
 
@@ -35,9 +36,9 @@ def _cut(value: Any, tilings: Iterator[Tiling], device: int) -> Value:
 
 
 def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
-    """Return the tile of an array that a device holds, padded with zeros to the size of all tiles.
+    """Return the tile of an array that a device holds, padded with zeros to the size that all tiles have.
 
-    If the tiling has partial sums, devices with partial sum number 0 get the tile, all others get zeros.
+    If the tiling has partial sums, devices with the partial sum of index 0 get the tile, all others zeros.
     """
     array: Any = value if isinstance(getattr(value, "shape", None), tuple) else np.asarray(value)
     extents = tiling.local(array.shape)
@@ -69,7 +70,7 @@ def joined(tiles: Sequence[object], tilings: Sequence[Tiling], shape: Shape) -> 
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """Yield the leaves of a nested tuple, depth first; a value that is not a tuple is its own only leaf."""
+    """Yield the leaves of a nested tuple, depth first; yield a value that is not a tuple itself."""
     if isinstance(value, tuple):
         for part in value:  # pyright: ignore[reportUnknownVariableType]
             yield from flat(part)
@@ -78,14 +79,14 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def nested(shape: Shape, leaves: Iterator[Array | None]) -> Value:
-    """Return ``leaves``, in order, as a nested tuple of the structure of ``shape``; one leaf for an array."""
+    """Return ``leaves``, in order, nested like the tuple ``shape``; the next leaf itself for an array."""
     return tuple([nested(s, leaves) for s in shape.tuple_shapes]) if shape.is_tuple else next(leaves)
 
 
 def _assembled(tiles: Sequence[object], tiling: Tiling, dimensions: Sequence[int]) -> Array | None:
-    """Return the global array from the tiles of all devices, in order of id; None for a token.
+    """Assemble the global array from the tiles of all devices, in order of id; return None for a token.
 
-    Partial sums are added, copies are used once, and padding beyond ``dimensions``, the global dimensions, is
+    Partial sums are added, of copies only one is used, and padding beyond the global ``dimensions`` is
     dropped.
     """
     if tiles[0] is None:

@@ -35,7 +35,8 @@ class Coordinate:
     Attributes:
         devices: the number of devices.
         digits: for a regular coordinate, the mixed-radix digits of the tile index, major first. The digit
-            (stride, size) of a device is ``device // stride % size``; digits that could be one are merged.
+            (stride, size) of a device is ``device // stride % size``. Adjacent digits that one digit can
+            express are merged.
         listed: for an irregular coordinate, the tile index of each device, by device id; empty for a regular
             one.
     """
@@ -65,8 +66,7 @@ class Coordinate:
     def of(indices: Sequence[int]) -> Coordinate:
         """Return the coordinate (tile index of each device along a dimension) with ``indices``, by device id.
 
-        The indices are stored as mixed-radix digits of the device id if digits can express them, else as a
-        list.
+        They are stored as mixed-radix digits of the device id if digits can express them, else as a list.
         """
         return _recognized(tuple(indices))
 
@@ -94,8 +94,8 @@ class Coordinate:
 def _recognized(indices: tuple[int, ...]) -> Coordinate:
     """Return the coordinate with the given tile index of each device, as digits of device ids if possible.
 
-    Tries digits whose sizes are the prime factors of the device count, in the orders that `_radices` returns.
-    If none gives the indices, the coordinate lists them.
+    Tries mixed-radix digits whose sizes are the prime factors of the number of devices, in several orders. If
+    none gives the indices, the coordinate lists them.
     """
     devices = len(indices)
     for sizes in _radices(devices):
@@ -110,9 +110,9 @@ def _recognized(indices: tuple[int, ...]) -> Coordinate:
 
 @lru_cache
 def _radices(devices: int) -> tuple[tuple[int, ...], ...]:
-    """Return the distinct orderings of the prime factors of ``devices``.
+    """Return the distinct orderings of the prime factors of ``devices``, as radices of mixed-radix numbers.
 
-    If all prime factors are equal, or if there are more than 6, returns the ascending ordering only.
+    If there are more than 6 prime factors, or if all are equal, returns the ascending ordering only.
     """
     primes = _primes(devices)
     if len(set(primes)) < 2 or len(primes) > 6:
@@ -137,11 +137,12 @@ Axes: TypeAlias = "tuple[int, ...]"
 
 @lru_cache(maxsize=8192)
 def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple[Axes, ...]] | None:
-    """Split device ids into axes of prime size such that each coordinate is a product of whole axes.
+    """Find a device mesh, with axes of prime size, whose axes express each of the given coordinates.
 
-    A coordinate is the tile index of each device along one dimension. Returns (sizes of all axes, for each
-    coordinate the numbers of its axes), both major axis first. Returns None if a coordinate is irregular
-    (lists its indices), or if digits of two coordinates overlap partially.
+    A coordinate is the tile index of each device along one dimension; it must be the row-major index of the
+    device along some of the axes. Returns (sizes of all axes, for each
+    coordinate the numbers of its axes), both major axis first. Returns None if there is no such mesh: if a
+    coordinate is irregular (lists its indices), or if digits of two coordinates overlap partially.
     """
     if not coordinates or any(coordinate.listed for coordinate in coordinates):
         return None
@@ -169,11 +170,11 @@ def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple
 
 
 def coordinate_along(axes: Iterable[int], sizes: Sequence[int]) -> Coordinate:
-    """Return the row-major index of each device along some axes of a device grid.
+    """Return the row-major index of each device along some axes of a device mesh.
 
     Args:
         axes: the numbers of the axes, major axis first.
-        sizes: the sizes of all axes of the grid, major axis first; device ids are row-major.
+        sizes: the sizes of all axes of the mesh, major axis first; device ids are row-major.
     """
     strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
     return Coordinate.along([(strides[k], sizes[k]) for k in axes], math.prod(sizes))
@@ -181,10 +182,10 @@ def coordinate_along(axes: Iterable[int], sizes: Sequence[int]) -> Coordinate:
 
 @lru_cache(maxsize=1024)
 def groups_along(axes: Axes, sizes: tuple[int, ...]) -> DeviceGroups:
-    """Return the device groups for a collective along ``axes`` of a device grid.
+    """Return the device groups for a collective along ``axes`` of a device mesh.
 
     The devices of a group differ only in their indices along ``axes`` and are in row-major order of ``axes``.
-    ``sizes`` are the sizes of all axes of the grid, major axis first; device ids are row-major.
+    ``sizes`` are the sizes of all axes of the mesh, major axis first; device ids are row-major.
     """
     others = [k for k in range(len(sizes)) if k not in axes]
     width, devices = math.prod(sizes[k] for k in axes), math.prod(sizes)
@@ -194,15 +195,15 @@ def groups_along(axes: Axes, sizes: tuple[int, ...]) -> DeviceGroups:
 
 
 def group_size(groups: DeviceGroups) -> int:
-    """Return the number of devices in each group of a collective; all groups have the same."""
+    """Return the number of devices in each group of a collective, which is the same for all groups."""
     return groups.group_size if isinstance(groups, IotaDeviceList) else len(groups.groups[0])
 
 
 def are_independent(coordinates: Sequence[Coordinate]) -> bool:
-    """Return true if all combinations of one index per coordinate occur on equally many devices.
+    """Return true if each combination of tile indices occurs on the same number of devices, at least one.
 
-    A coordinate is the tile index of each device along one dimension. Each combination must occur on at least
-    one device.
+    A coordinate is the tile index of each device along one dimension; a combination has one index for each
+    coordinate.
     """
     basis = refined(tuple(coordinates))
     if basis is not None:
@@ -216,10 +217,10 @@ def are_independent(coordinates: Sequence[Coordinate]) -> bool:
 
 
 def same_classes(coordinates: Sequence[Coordinate], coordinate: Coordinate) -> bool:
-    """Return true if ``coordinates`` together group devices exactly as the single ``coordinate`` does.
+    """Return true if ``coordinates`` together divide devices into the same sets as the single ``coordinate``.
 
-    A coordinate is the tile index of each device along one dimension. Any two devices must have equal indices
-    in all of ``coordinates`` if and only if they have equal indices in ``coordinate``.
+    A coordinate is the tile index of each device along one dimension. Two devices are in the same set if
+    their indices are equal, in all of ``coordinates`` or in ``coordinate``.
     """
     basis = refined((*coordinates, coordinate))
     if basis is not None:

@@ -20,13 +20,13 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class TileOwners:
-    """The devices that own each tile of one dimension, for a halo in which each device has its own range.
+    """Which device owns which tile along one dimension, for a halo exchange with an index range per device.
 
     Attributes:
         tiles: the number of tiles along the dimension.
         tile_of: the index of the tile that each device owns, by device id.
-        class_of: the number of the exchange class of each device, by device id; devices exchange elements
-            only with devices of the same class.
+        class_of: for each device, by id, an integer; devices exchange elements only with devices of the same
+            integer (their exchange class).
     """
 
     tiles: int
@@ -34,7 +34,10 @@ class TileOwners:
     class_of: tuple[int, ...]
 
     def by_tile(self) -> dict[tuple[int, int], list[int]]:
-        """Return a mapping from (exchange class, tile index) to the ids of the devices that own the tile."""
+        """Return the ids of the devices that own each tile, by (exchange class, tile index).
+
+        Devices exchange elements only with devices of the same exchange class.
+        """
         owners: dict[tuple[int, int], list[int]] = {}
         for device, key in enumerate(zip(self.class_of, self.tile_of, strict=True)):
             owners.setdefault(key, []).append(device)
@@ -43,7 +46,7 @@ class TileOwners:
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """The index ranges of a sharded dimension that devices need; they may span several tiles.
+    """The index ranges of a sharded dimension that devices need; a range may span several tiles.
 
     Attributes:
         extent: the extent of the dimension in the global array.
@@ -69,18 +72,18 @@ class Halo:
         return -(-self.extent // (self.owners.tiles if self.owners is not None else len(self.starts)))
 
     def rounds(self) -> tuple[ExchangeRound, ...]:
-        """Return the rounds of communication that deliver the segments of all ranges.
+        """Return the rounds of communication that bring all parts of each index range to who needs it.
 
-        Each round is one collective-permute, except that the first one may hold the segments that devices
-        already own.
+        Each round is one collective-permute, except that the first may hold the parts that devices already
+        own.
         """
         return _rounds(self)
 
     def segments(self) -> Iterator[tuple[int, HaloSegment]]:
-        """Yield (range number, segment) for each intersection of a range and a tile.
+        """Yield (index of the range, segment) for each intersection of an index range and a tile.
 
         The sender of the segment is an owner of the tile: the receiver itself if possible, else the owner
-        with the fewest elements sent so far.
+        that sends the fewest elements so far.
         """
         owners = self.owners.by_tile() if self.owners is not None else {}
         load: dict[int, int] = {}
@@ -94,9 +97,10 @@ class Halo:
             yield p, HaloSegment(source, q, low, high, at)
 
     def _intersections(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield the non-empty intersections of ranges and tiles.
+        """Yield the non-empty intersections of the needed index ranges and the tiles.
 
-        Each is (range number, tile index, first and end index in the global dimension, offset in the range).
+        Each is (index of the range, tile index, first and exclusive end index in the global dimension, offset
+        in the range).
         """
         for p, (start, needed) in enumerate(zip(self.starts, self.needed, strict=True)):
             first, end = start, start + needed
@@ -111,7 +115,7 @@ class Halo:
                 first = base + stop
 
     def sent(self) -> int:
-        """Return the number of indices of the dimension that a device sends, summed over all rounds."""
+        """Return the total extent, along the halo's dimension, of the slices that a device sends."""
         return sum(exchange.length for exchange in self.rounds() if exchange.is_sent)
 
 
@@ -122,17 +126,17 @@ _MOST_ROUNDS: Final = 8
 
 
 def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequence[Coordinate]) -> Halo | None:
-    """Convert a halo with one range per tile to a halo with one range per device.
+    """Convert a halo with one index range per tile to a halo with one index range per device.
 
-    Devices then fetch their ranges directly from the tiles of the current tiling, which may have another
-    number of tiles than there are ranges. Returns None if there are too many devices or rounds of
-    communication, or if the devices that may exchange elements do not own all tiles together.
+    Devices then fetch their ranges directly from the current tiles, whose number may differ from that of the
+    ranges. Returns None if there are too many devices or rounds of communication, or if a set of devices that
+    may exchange elements does not own all tiles together.
 
     Args:
         halo: a halo with one range per tile of the new tiling.
         have: the current tiling of the array.
         d: the dimension.
-        need: the number of the range that each device needs.
+        need: for each device, the index in ``halo.starts`` of the range that it needs.
         fixed: coordinates (one index per device); devices with different indices must not exchange data.
     """
     if have.devices > MOST_DEVICES:
@@ -154,8 +158,9 @@ def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequenc
 def _rounds(halo: Halo) -> tuple[ExchangeRound, ...]:
     """Assign the segments of a halo to rounds: a device sends and receives at most one segment per round.
 
-    Segments are taken in order of descending length; each goes to the first round in which its sender and its
-    receiver are free. Segments that the receiver owns form a first round without communication.
+    A segment is the part of a needed index range that one tile holds. The longest segments are assigned
+    first, each to the first round in which its sender and its receiver are free. Segments that the receiver
+    owns form a first round without communication.
     """
     local: dict[int, HaloSegment] = {}
     sent: list[dict[int, HaloSegment]] = []
@@ -181,7 +186,7 @@ def _rounds(halo: Halo) -> tuple[ExchangeRound, ...]:
 
 @dataclass(frozen=True, slots=True)
 class HaloSegment:
-    """The part of a halo range that lies within one tile.
+    """The part of an index range of a halo that lies within one tile.
 
     Attributes:
         source: the sender: a tile index if the halo has one range per tile, else a device id.
@@ -206,15 +211,15 @@ class ExchangeRound:
     """One round of a halo exchange: segments that one collective-permute delivers, or that are local already.
 
     Attributes:
-        segments: the segment that each receiver gets; the key is the receiver, a tile index if the halo has
-            one range per tile, else a device id.
+        segments: the segment that each receiver gets, by receiver: a tile index if the halo has one range per
+            tile, else a device id.
     """
 
     segments: Mapping[int, HaloSegment]
 
     @property
     def is_sent(self) -> bool:
-        """True if any segment comes from another device, so that the round needs a collective-permute."""
+        """True if any segment comes from a different device, so that the round needs a collective-permute."""
         return any(p != segment.source for p, segment in self.segments.items())
 
     @property
@@ -233,10 +238,10 @@ class ExchangeRound:
 
 @dataclass(frozen=True, slots=True)
 class PaddedHalo:
-    """Ranges of a dilated and padded dimension: the elements to fetch, and the padding to apply to them.
+    """Index ranges of a dilated, padded dimension: the elements to fetch, and the padding to apply to them.
 
     Attributes:
-        halo: the ranges of elements to fetch, before dilation.
+        halo: the index ranges of the elements to fetch, before dilation.
         low, high: the padding at both ends of the fetched and dilated elements; negative to crop.
         skips: for each range, the number of leading elements to drop after padding.
     """
@@ -250,11 +255,11 @@ class PaddedHalo:
     def of(
         extent: int, dilation: int, starts: tuple[int, ...], length: int, needed: Sequence[int]
     ) -> PaddedHalo | None:
-        """Convert ranges of a dilated dimension, one per tile, to ranges of its elements and padding.
+        """Convert index ranges of a dilated dimension, one per tile, to ranges of its elements and padding.
 
         Returns None if a range lies between two elements and so contains none. The padding is the same for
-        all ranges: if they start at different offsets from the next element, all get the largest padding, and
-        some drop leading elements (``skips``).
+        all ranges: if they start at different distances from their first element, all get the largest
+        padding, and some drop leading elements (``skips``).
 
         Args:
             extent: the extent before dilation.

@@ -25,9 +25,9 @@ class Tiling:
         tiles: the number of tiles along each dimension.
         coordinates: for each dimension, the tile index of each device along it.
         devices: the number of devices.
-        unreduced: None if devices hold tiles. For an unreduced array, whose tiles are sums over devices, the
-            number of the partial sum on each device: a tile is the sum over all numbers, and devices with
-            equal numbers hold copies.
+        unreduced: None if devices hold tiles. If they hold partial sums of tiles (an unreduced array), the
+            index of the partial sum on each device; a tile is the sum over all these indices, and devices
+            with equal indices hold copies.
     """
 
     tiles: tuple[int, ...]
@@ -58,7 +58,7 @@ class Tiling:
         Args:
             tiles: the number of tiles along each dimension.
             tile_indices: for each device, the index of its tile along each dimension.
-            unreduced: the number of the partial sum on each device; empty or all 0 for an array without
+            unreduced: the index of the partial sum on each device; empty or all 0 for an array without
                 partial sums.
         """
         coordinates = [Coordinate.of([index[d] for index in tile_indices]) for d in range(len(tiles))]
@@ -103,7 +103,7 @@ class Tiling:
         return self.select([None if d in dimensions else d for d in range(len(self.tiles))])
 
     def replaced(self, d: int, along: Tiling) -> Tiling:
-        """Return this tiling with dimension ``d`` sharded like ``along``, and without partial sums.
+        """Return this tiling with dimension ``d`` sharded by ``along``, and without partial sums.
 
         ``along`` is a tiling of rank 1.
         """
@@ -116,9 +116,9 @@ class Tiling:
         return self.tiles[dimension] > 1
 
     def is_sharded_like(self, dimension: int, other: Tiling, other_dimension: int) -> bool:
-        """Return true if a dimension has the same tile index on each device as a dimension of ``other``.
+        """Return true if ``dimension`` is divided as ``other_dimension`` is in the tiling ``other``.
 
-        The numbers of tiles must be equal, too.
+        The two must have equal numbers of tiles, and each device the same tile index along both.
         """
         return (
             self.tiles[dimension] == other.tiles[other_dimension]
@@ -130,8 +130,8 @@ class Tiling:
 
         A group has one device for each tile along ``dimensions``, in row-major order of the tile indices. Its
         devices have equal tile indices in the other dimensions, and equal indices in each of the ``fixed``
-        coordinates. Raises HloError with the rule name ``sharding.uneven-replicas`` if tiles have different
-        numbers of copies.
+        coordinates. Raises HloError (rule ``sharding.uneven-replicas``) if tiles have different numbers of
+        copies.
         """
         moved = [self.coordinates[d] for d in dimensions]
         others = [coordinate for d, coordinate in enumerate(self.coordinates) if d not in dimensions]
@@ -168,10 +168,10 @@ class Tiling:
         return Tiling(self.tiles, self.coordinates, self.devices)
 
     def reduction_groups(self, fixed: Sequence[Coordinate]) -> DeviceGroups:
-        """Return the device groups for an all-reduce of an unreduced array.
+        """Return the device groups for an all-reduce of the partial sums that devices hold.
 
         A group holds all partial sums of one tile. Its devices have equal indices in each of the ``fixed``
-        coordinates; see `groups`.
+        coordinates (one index per device).
         """
         assert self.unreduced is not None
         stacked = Tiling(
@@ -185,9 +185,10 @@ class Tiling:
     def of(sharding: Sharding | None, rank: int, devices: int) -> Tiling:
         """Convert HLO's sharding of an array of the given rank to a tiling over ``devices`` devices.
 
-        A sharding that does not tile the array, or tiles it over a subset of the devices, becomes replicated.
-        Raises HloError with the rule name ``sharding.device`` for a device id out of range, and
-        ``sharding.reduction-sum`` for an unreduced array whose reduction is not addition.
+        Returns the replicated tiling if ``sharding`` is None, does not tile the array, or tiles it over a
+        subset of the devices.
+        Raises HloError (rule ``sharding.device``) for a device id out of range, and (rule
+        ``sharding.reduction-sum``) for an unreduced array whose reduction is not addition.
         """
         replicated = Tiling.replicated(rank, devices)
         if sharding is None:
@@ -217,8 +218,8 @@ class Tiling:
     ) -> Tiling:
         """Convert a sharding over mesh axes to a tiling of an array of the given rank.
 
-        ``only`` restricts the conversion to the axes with these names: dimensions count as replicated along
-        all other axes. None converts all axes. Raises HloError for a device id out of range, and for an
+        The tiling is over the axes with the names ``only``, or over all axes if that is None. Raises HloError
+        (rule ``sharding.device``) for a device id out of range, and (rule ``sharding.reduction-sum``) for an
         unreduced array whose reduction is not addition.
         """
         mesh = named.mesh
@@ -251,7 +252,7 @@ class Tiling:
         return Sharding.tiled(TileAssignment(dimensions, self._order()), tuple(kind for _, kind in last))
 
     def _order(self) -> IotaTiles | tuple[int, ...]:
-        """Return all device ids ordered by row-major tile index, then by the number of the partial sum.
+        """Return all device ids ordered by row-major tile index, then by the index of the partial sum.
 
         This is the device order of HLO's tile assignment: in iota form if possible, else a list.
         """
@@ -268,7 +269,7 @@ class Tiling:
 
 
 def _require_sum(reduction: str) -> None:
-    """Raise HloError with the rule name ``sharding.reduction-sum`` unless ``reduction`` is "SUM".
+    """Raise HloError (rule ``sharding.reduction-sum``) unless ``reduction`` is "SUM".
 
     ``reduction`` is the kind of reduction of an unreduced value.
     """
@@ -278,7 +279,7 @@ def _require_sum(reduction: str) -> None:
 
 
 def _unknown_device(device: int, devices: int) -> HloError:
-    """Return the HloError for a sharding that names ``device`` in a program for ``devices`` devices."""
+    """Return the HloError for a sharding that names device id ``device`` if there are ``devices`` devices."""
     message = (
         f"a sharding names device {device}, the program runs on {devices}; state the number "
         "of devices: num_partitions in the header or of hloom.compile, or --mesh x=N"
@@ -305,10 +306,10 @@ def coordinate_in_mesh(mesh: Mesh, axes: Sequence[AxisRef], devices: int) -> Coo
 
 
 def manual_coordinates(sharding: Sharding) -> tuple[Coordinate, ...]:
-    """Return coordinates, by device, along the manual axes or manual subgroups of a sharding.
+    """Return coordinates (one index per device) along the manual axes or manual subgroups of a sharding.
 
-    There is one coordinate for all manual axes of a named sharding together, else one for each manual
-    subgroup. Returns an empty tuple if nothing is manual.
+    There is one coordinate for all manual axes of a named sharding together; for a tile assignment, there is
+    one for each manual subgroup. Returns an empty tuple if nothing is manual.
     """
     if sharding.named is not None and sharding.named.manual_axes:
         mesh = sharding.named.mesh
