@@ -25,7 +25,7 @@ class CollectiveWriter:
     """Emits collectives, each with a channel id of its own, and records why the program needs them.
 
     Attributes:
-        causes: why each collective is needed, if it was emitted in a ``with`` statement of `because`.
+        causes: for each collective that was emitted in a ``with`` statement of `because`, why it is needed.
     """
 
     def __init__(self, module: HloModule) -> None:

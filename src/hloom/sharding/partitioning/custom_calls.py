@@ -131,7 +131,7 @@ def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]
 
 
 def with_local_operands(call: HloInstruction) -> CustomCall:
-    """Return a custom call's operation whose operand layout constraints fit the current operands, tiles.
+    """Return a custom call's operation with operand layout constraints that fit its operands, now tiles.
 
     The shapes in the constraints get the dimensions of the operands of ``call``; layouts stay the same.
     """

@@ -44,7 +44,7 @@ def resized(value: HloInstruction, d: int, extent: int) -> HloInstruction:
 
 
 def cropped(value: HloInstruction, d: int, low: int, high: int) -> HloInstruction:
-    """Emit a slice of the range [low, high) of dimension ``d``; return it. Emits none for the full range."""
+    """Return ``value`` cut to the range [low, high) of dimension ``d``; emit a slice unless that is all."""
     dimensions = value.shape.dimensions
     if (low, high) == (0, dimensions[d]):
         return value

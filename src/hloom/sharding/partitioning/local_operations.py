@@ -141,7 +141,7 @@ class LocalOperation:
 def localized(local: LocalOperation) -> HloInstruction:
     """Rewrite an instruction to compute a tile of its result; return it or its replacement.
 
-    Changes its attributes, such as slice bounds, and emits halo exchanges; the caller sets its shape.
+    Emits halo exchanges, and changes attributes of the instruction, such as slice bounds, or replaces it.
     """
     rule = _RULES.get(type(local.i.operation))
     return local.i if rule is None else rule(local)

@@ -87,8 +87,8 @@ def _call(i: HloInstruction, argument: Shape) -> HloComputation:
 def _zeros(i: HloInstruction, argument: Shape) -> HloComputation:
     """Add a computation that returns zeros of the shape of ``i``; return it.
 
-    It is the branch of a conditional that devices take which do not run ``i``. ``argument`` is the shape of
-    its parameter, which it does not use.
+    It is the branch of a conditional for the devices that do not run ``i``. ``argument`` is the shape of its
+    parameter, which it does not use.
     """
     computation, parameter = _branch(i, argument)
     computation.root = _zero(Inserter(parameter), i.shape)

@@ -50,7 +50,7 @@ class Partitioned:
     Attributes:
         module: the program that each device runs on its tiles.
         parameters, results: the tilings of the leaves of the entry's parameters, in order, and of its result.
-        causes: why each collective is needed that the partitioner emitted.
+        causes: for each collective that the partitioner emitted, why it is needed.
         decisions: for each instruction, how its value is sharded and why.
         global_shapes: the global shape of the value of each instruction.
     """
@@ -264,8 +264,8 @@ def _partition_conditional(state: PartitionState, i: HloInstruction, region: Reg
 def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, region: Region) -> Tilings:
     """Return the tilings that propagation inferred for the value of a loop or conditional.
 
-    They are nested like its shape. Leaves without a propagated tiling, or with partial sums, have that in
-    ``default``; inside a manual region (``region`` is not empty) all leaves have.
+    They are nested like its shape. Leaves without a propagated tiling, or with partial sums, get theirs from
+    ``default``; inside a manual region (``region`` is not empty) all leaves do.
     """
     if region:
         return default

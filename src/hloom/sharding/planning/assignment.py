@@ -85,9 +85,9 @@ def _same(some: Sequence[ShardedFactor], others: Sequence[ShardedFactor]) -> boo
 def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
     """Yield candidate lists of factors (indices of the operation) to shard, with their tilings.
 
-    Each is chosen greedily from the shardings of the operands and of the wanted result tiling
-    (``problem.target``); another of these comes first each time. The last candidate is the empty list, with
-    which every device computes the full result.
+    Each is chosen greedily from the factors that the tilings of the operands and the wanted tiling of the
+    result (``problem.target``) shard; the order of these tilings varies. The last candidate is the empty
+    list, with which every device computes the full result.
     """
     sources = _sources(problem) or [[]]
     seen: list[list[ShardedFactor]] = []
@@ -133,7 +133,7 @@ def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
 def _greedy(
     problem: AssignmentProblem, order: Sequence[list[ShardedFactor]], kinds: Sequence[str], reduces: bool
 ) -> list[ShardedFactor]:
-    """Return the factors in ``order`` that can be sharded together: each is added if compatible so far.
+    """Return factors from ``order`` that can be sharded together: each that is compatible with those before.
 
     Args:
         problem: the operation to shard.
@@ -198,7 +198,7 @@ def _can_shard(
 
 
 def _share(a: Factor, b: Factor) -> bool:
-    """Return true if two factors (indices of an operation) index the same dimension of one array."""
+    """Return true if two factors (indices of an operation) index the same dimension of an array."""
     if a.result is not None and a.result == b.result:
         return True
     return any(b.operands.get(number) == d for number, d in a.operands.items())

@@ -145,7 +145,7 @@ class Purpose:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The cause of a collective that the partitioner wrote.
+    """The reason for which the partitioner emitted a collective.
 
     Attributes:
         purpose: what needs the collective; its kind may also be "reduction" (of partial results) or "halo"

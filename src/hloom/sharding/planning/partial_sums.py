@@ -75,7 +75,7 @@ def stay_unreduced(tiling: Tiling, target: Tiling | None, sharded: Sequence[Shar
 
     Args:
         tiling: the tiling of the result, without partial sums.
-        target: the wanted tiling of the result; None for no preference.
+        target: the wanted tiling of the result; None, for which this returns false, if none is wanted.
         sharded: the sharded factors (indices of the operation) with their tilings.
     """
     reduced = [(factor, reduced_tiling) for factor, reduced_tiling in sharded if factor.result is None]

@@ -329,7 +329,7 @@ class _RegularPlan:
         self.steps.append(PermuteStep(_pairs(before, after), after))
 
     def _exchange_axes(self) -> None:
-        """Add all-to-alls that move minor mesh axes of a dimension to the one that the target has them in."""
+        """Add all-to-alls that move minor mesh axes to the dimension that the target shards over them."""
         for d, axes in enumerate(self.axes):
             for e, target in enumerate(self.target):
                 current = self.axes[e]
@@ -363,7 +363,7 @@ class _RegularPlan:
     def _exchange_halos(self) -> None:
         """Add a halo exchange for each dimension that its current or target tiles divide unevenly.
 
-        Only where that sends less than the alternative, an all-gather followed by a slice.
+        Adds it only if it sends less than the alternative, an all-gather followed by a slice.
         """
         for d, (axes, target) in enumerate(zip(self.axes, self.target, strict=True)):
             others = {k for e, axes_of_dimension in enumerate(self.axes) if e != d for k in axes_of_dimension}
@@ -446,7 +446,7 @@ def _gather_step(
 ) -> tuple[AllGatherStep | BroadcastStep, int]:
     """Return the step that joins the tiles of each group along ``d``, and how many tiles a device sends.
 
-    The step is an all-gather or, if most tiles are all padding, a broadcast of each other tile.
+    The step is an all-gather or, if most tiles are all padding, a broadcast of each of the remaining tiles.
 
     Args:
         d: the dimension.

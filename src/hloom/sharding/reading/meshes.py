@@ -95,7 +95,7 @@ def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
     """Return the names of the mesh axes that shard a dimension, major first, joined by ``+``: ``data+model``.
 
     ``coordinate`` is the tile index of each device along the dimension, ``axes`` the sizes of the mesh axes.
-    Sub-axes are written as in Shardy, ``a:(2)4``. If the tile index is not one along mesh axes, returns the
+    Sub-axes are written as in Shardy, ``a:(2)4``. If the dimension is not sharded over mesh axes, returns the
     number of tiles, such as ``4 tiles``.
     """
     names: list[str] = []
@@ -120,8 +120,8 @@ def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
 def tiling_text(tiling: Tiling, axes: Mapping[str, int]) -> str:
     """Return a text with the mesh axes that shard each dimension, such as ``[data, -]``.
 
-    A replicated dimension is ``-``; the axes of partial sums follow. If ``axes``, the sizes of the mesh axes,
-    is empty, or tile indices are no mixed-radix numbers, returns the sharding in HLO's notation.
+    A replicated dimension is ``-``; the axes of partial sums follow. ``axes`` are the sizes of the mesh axes.
+    If they are empty, or the tiling is not over axes of any mesh, returns the sharding in HLO's notation.
     """
     coordinates = [*tiling.coordinates, *((tiling.unreduced,) if tiling.unreduced is not None else ())]
     if not axes or any(coordinate.listed for coordinate in coordinates):

@@ -78,7 +78,7 @@ class _Buffer:
     Attributes:
         instruction, index: the defining instruction, and the shape index of the leaf.
         shape: the shape of the tile, with the layout of the global array.
-        bytes: the size; 0 if the memory belongs to another buffer or to the caller.
+        bytes: the size; 0 if the memory belongs to a different buffer or to the caller.
         last: the position of the last use in the schedule; -1 for no use.
         is_read_only: True if no result may be written to it.
     """

@@ -61,10 +61,10 @@ def replicated_arrays(
 
 
 def _computed(partitioned: Partitioned) -> Iterator[tuple[HloInstruction, Decision]]:
-    """Yield the instructions whose results are replicated arrays of positive rank, and why they are.
+    """Yield the instructions whose results are replicated arrays of positive rank, each with a record.
 
-    The reason is the record that the partitioner made of each sharding. Constants, aliases and parameters of
-    called computations are left out.
+    The record is the partitioner's; it states how and why the array is sharded. Constants, aliases and
+    parameters of called computations are left out.
     """
     module = partitioned.module
     for i in module.instructions():

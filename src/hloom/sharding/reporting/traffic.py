@@ -99,7 +99,7 @@ class Execution:
 
 
 def executions(module: HloModule, devices: int) -> tuple[list[Execution], int]:
-    """Return the collectives that a step (one run of the program) executes, each with how often.
+    """Return the collectives that a step (one run of the program) executes, and how often each runs.
 
     The second result is the number of loops of unknown trip count, which count as one iteration. ``devices``
     is the number of devices.

@@ -138,7 +138,7 @@ def stored(directory: str | Path) -> dict[str, StoredArray]:
 
     If the directory is itself a stored array, returns it under the name "". Raises HloError (rule
     ``stored.not-found``) if there are no stored arrays, and (rule ``stored.metadata``) if metadata is
-    malformed.
+    malformed or not supported.
     """
     path = Path(directory)
     if (path / _ARRAY).exists():

@@ -70,7 +70,7 @@ def joined(tiles: Sequence[object], tilings: Sequence[Tiling], shape: Shape) -> 
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """Yield the leaves of a nested tuple, depth first; yield a value that is not a tuple itself."""
+    """Yield the leaves of a nested tuple, depth first; a value that is not a tuple is yielded as it is."""
     if isinstance(value, tuple):
         for part in value:  # pyright: ignore[reportUnknownVariableType]
             yield from flat(part)
@@ -79,7 +79,7 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def nested(shape: Shape, leaves: Iterator[Array | None]) -> Value:
-    """Return ``leaves``, in order, nested like the tuple ``shape``; the next leaf itself for an array."""
+    """Return ``leaves``, in order, nested like the tuple ``shape``; for an array shape, the next leaf."""
     return tuple([nested(s, leaves) for s in shape.tuple_shapes]) if shape.is_tuple else next(leaves)
 
 

@@ -140,9 +140,9 @@ def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple
     """Find a device mesh, with axes of prime size, whose axes express each of the given coordinates.
 
     A coordinate is the tile index of each device along one dimension; it must be the row-major index of the
-    device along some of the axes. Returns (sizes of all axes, for each
-    coordinate the numbers of its axes), both major axis first. Returns None if there is no such mesh: if a
-    coordinate is irregular (lists its indices), or if digits of two coordinates overlap partially.
+    device along some of the axes. Returns (sizes of all axes, for each coordinate the numbers of its axes),
+    both major axis first. Returns None if there is no such mesh: if a coordinate is irregular (lists its
+    indices), or if digits of two coordinates overlap partially.
     """
     if not coordinates or any(coordinate.listed for coordinate in coordinates):
         return None

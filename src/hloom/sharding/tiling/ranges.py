@@ -68,7 +68,7 @@ class Halo:
 
     @property
     def local(self) -> int:
-        """The extent of a tile along the dimension, rounded up."""
+        """The extent of a tile along the halo's dimension: the global extent per tile, rounded up."""
         return -(-self.extent // (self.owners.tiles if self.owners is not None else len(self.starts)))
 
     def rounds(self) -> tuple[ExchangeRound, ...]:
@@ -219,7 +219,7 @@ class ExchangeRound:
 
     @property
     def is_sent(self) -> bool:
-        """True if any segment comes from a different device, so that the round needs a collective-permute."""
+        """True if the round needs a collective-permute, as a segment comes from a different device."""
         return any(p != segment.source for p, segment in self.segments.items())
 
     @property

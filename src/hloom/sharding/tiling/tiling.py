@@ -186,9 +186,8 @@ class Tiling:
         """Convert HLO's sharding of an array of the given rank to a tiling over ``devices`` devices.
 
         Returns the replicated tiling if ``sharding`` is None, does not tile the array, or tiles it over a
-        subset of the devices.
-        Raises HloError (rule ``sharding.device``) for a device id out of range, and (rule
-        ``sharding.reduction-sum``) for an unreduced array whose reduction is not addition.
+        subset of the devices. Raises HloError (rule ``sharding.device``) for a device id out of range, and
+        (rule ``sharding.reduction-sum``) for an unreduced array whose reduction is not addition.
         """
         replicated = Tiling.replicated(rank, devices)
         if sharding is None:
