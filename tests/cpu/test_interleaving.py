@@ -203,3 +203,16 @@ def test_padding_that_begins_anywhere(padding: str) -> None:
       v = f32[{size}] concatenate(o, u), dimensions={{0}}
       ROOT r = (f32[{size}], f32[{size}]) tuple(p, v)"""
     agree(text, *arguments(np.random.default_rng(0), text))
+
+
+@pytest.mark.parametrize("kind", ["f32", "u8", "c64"])
+@pytest.mark.parametrize("width", [2, 3, 5, 7, 11, 13, 15])
+def test_rows_of_a_few_elements_are_read_in_vectors_of_powers_of_two(kind: str, width: int) -> None:
+    text = f"""
+    x = {kind}[40,{width}] parameter(0)
+    i = s32[50,1] parameter(1)
+    g = {kind}[50,{width}] gather(x, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+      index_vector_dim=1, slice_sizes={{1,{width}}}
+    ROOT r = {kind}[50,{width}] add(g, g)"""
+    x, _ = arguments(np.random.default_rng(0), text)
+    agree(text, x, np.random.default_rng(1).integers(-3, 45, (50, 1)).astype(np.int32))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
+import hloom
+from hloom.evaluate.evaluator import Evaluator
+from tests import agreement
+from tests.evaluation import parse
 from tests.native_runs import agree, arguments
 
 
@@ -142,3 +149,42 @@ def test_padding_and_joined_arrays_in_a_loop(size: int) -> None:
     a = f32[3,{size + 5}] add(p, y)
     ROOT r = f32[3,{size + 5}] multiply(a, m)"""
     agree(text, *arguments(np.random.default_rng(2), text))
+
+
+COLUMNS = (2, 0, 1)
+
+
+@pytest.mark.parametrize("joined", [0, 1])
+@pytest.mark.parametrize(("kind", "rows"), [("f32", 40), ("f32", 131), ("u8", 100), ("c64", 40), ("f64", 33)])
+def test_columns_of_rotated_points(kind: str, rows: int, joined: int) -> None:
+    agree(columns_of_rotated_points(kind, rows, joined), *points(kind, rows))
+
+
+@pytest.mark.parametrize("joined", [0, 1])
+def test_threads_share_columns_of_rotated_points(joined: int) -> None:
+    module = parse(columns_of_rotated_points("f32", 100_003, joined))
+    x = points("f32", 100_003)
+    agreement.same(hloom.compile(module)(*x), Evaluator().run(module.entry, x))
+
+
+def columns_of_rotated_points(kind: str, rows: int, joined: int) -> str:
+    """Return a program that joins the columns of rotated points: as rows, or side by side."""
+    program = Program(kind, (rows, 3))
+    rotated = program.roll("x", 0, rows - 1)
+    parts: list[str] = []
+    for n, column in enumerate(COLUMNS):
+        source = rotated if n % 2 else "x"
+        program.lines.append(
+            f"column{n} = {kind}[{rows},1] slice({source}), slice={{[0:{rows}], [{column}:{column + 1}]}}"
+        )
+        shape = f"{kind}[{rows},1]" if joined else f"{kind}[1,{rows}]"
+        program.lines.append(f"part{n} = {shape} reshape(column{n})")
+        parts.append(f"part{n}")
+    sizes = f"{rows},3" if joined else f"3,{rows}"
+    join = f"ROOT r = {kind}[{sizes}] concatenate({', '.join(parts)}), dimensions={{{joined}}}"
+    return "\n".join([*program.lines, join])
+
+
+def points(kind: str, rows: int) -> Sequence[Any]:
+    """Return random arguments of `columns_of_rotated_points`."""
+    return arguments(np.random.default_rng(5), f"ROOT x = {kind}[{rows},3] parameter(0)")

@@ -18,6 +18,7 @@ from hloom.analysis.cost import instruction_cost
 from hloom.analysis.loops import TupleLoop
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
+from hloom.codegen.indexing import Key
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Operand, Value
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.module import STREAMED_LINE
@@ -39,7 +40,7 @@ from hloom.plan.iteration import (
     steady_relocations,
 )
 from hloom.plan.parts import KernelParts
-from hloom.plan.pieces import TINY, Interior, Piece, interior, loop_pieces
+from hloom.plan.pieces import TINY, Interior, interior, loop_pieces
 from hloom.plan.space import Space
 from hloom.records import dataclass
 from hloom.shape.shape import Shape
@@ -239,7 +240,7 @@ def emit_loop_kernel(
     views, results = dict(zip(inputs, arrays, strict=False)), arrays[len(inputs) :]
     inner = interior(inputs, roots, members, space) if count >= LONG else None
     spaces = [space] if inner is None else [space, inner.space]
-    variants = [_Pieces(function, parts, views, each, lanes) for each in spaces]
+    variants = [Pieces(function, parts, views, each, lanes) for each in spaces]
 
     def nest(targets: Sequence[View]) -> None:
         again = repeats and not any(target.streams for target in targets)
@@ -268,7 +269,7 @@ def emit_loop_kernel(
     return replace(kernel, moved_bytes=moved_bytes([i.shape for i in inputs], shapes))
 
 
-class _Pieces:
+class Pieces:
     """Emits the pieces of the innermost loop of a space.
 
     Attributes:
@@ -286,7 +287,8 @@ class _Pieces:
         self._parts, self._space = parts, space
         self.pieces = loop_pieces(parts.inputs, parts.roots, parts.members, space)
         self.emitters = [
-            Elements(function, _lanes_within(lanes, piece.space), views) for piece in self.pieces
+            Elements(function, lanes_within(lanes, piece.space.variables[-1]) if lanes else 0, views)
+            for piece in self.pieces
         ]
         for piece, elements in zip(self.pieces, self.emitters, strict=True):
             for scalar in parts.inputs:
@@ -300,11 +302,17 @@ class _Pieces:
         """Emit the loops inside of the outer ones; ``begin`` and ``end`` bound an only loop."""
         inputs, roots = self._parts.inputs, self._parts.roots
         is_aligned = len(self.pieces) == 1 or self._space.variables[-1].trips < TINY
+        steady: dict[Key, Element] = {}
         for piece, elements in zip(self.pieces, self.emitters, strict=True):
-            low, high = _range(piece, self._space, begin, end)
+            low, high = begin, end
+            if len(self.pieces) > 1:
+                low, high = piece_range(piece.low, piece.space.variables[-1].trips, begin, end)
             with elements.scope():
                 if len(self._space.variables) > 1:
+                    low, high = 0, None
+                    elements.scopes[-1].elements.update(steady)
                     emit_steady(elements, accesses_of(inputs, roots, piece.space.indices), piece.space)
+                    steady = dict(elements.scopes[-1].elements)
                 body = partial(_store_roots, elements, roots, targets, piece.space.indices)
                 lane = piece.space.variables[-1:]
                 loop_nest(elements, lane, body, low, high, is_aligned=is_aligned, repeats=repeats)
@@ -396,9 +404,9 @@ def may_stream(f: Function, inputs: Sequence[View], results: Sequence[View]) -> 
     return allowed
 
 
-def _lanes_within(lanes: int, space: Space) -> int:
-    """Return the number of lanes for a piece of a loop, 0 for scalar code."""
-    while space.variables and lanes > space.variables[-1].trips:
+def lanes_within(lanes: int, loop: Variable) -> int:
+    """Return at most ``lanes`` lanes for a loop that may have fewer iterations; 0 for scalar code."""
+    while lanes > loop.trips:
         lanes //= 2
     return lanes if lanes > 1 else 0
 
@@ -427,16 +435,14 @@ def _looks_up(i: HloInstruction) -> bool:
     return isinstance(i.operation, Gather | While)
 
 
-def _range(piece: Piece, space: Space, begin: Value, end: Value) -> tuple[Operand, Operand | None]:
-    """Return the iterations of a piece, from its beginning: all, or those in a range of the only loop."""
-    if len(space.variables) > 1:
-        return 0, None
-    if piece.space is space:
-        return begin, end
+def piece_range(first: int, trips: int, begin: Value, end: Value) -> tuple[Value, Value]:
+    """Return the iterations of a piece, counted from its first one, that are in a range of the whole loop.
+
+    The piece consists of ``trips`` iterations from ``first`` on; the range is [begin, end).
+    """
     f, zero = begin.function, begin.function.constant(I64, 0)
-    last = f.constant(I64, piece.space.variables[-1].trips)
-    low = f.intrinsic("smax", begin - piece.low, zero)
-    return low, f.intrinsic("smax", f.intrinsic("smin", end - piece.low, last), low)
+    low = f.intrinsic("smax", begin - first, zero)
+    return low, f.intrinsic("smax", f.intrinsic("smin", end - first, f.constant(I64, trips)), low)
 
 
 def _store_roots(
@@ -540,8 +546,8 @@ def _innermost(
     is_aligned: bool = True,
     repeats: bool = False,
 ) -> None:
-    if elements.lanes and (low, high) == (0, elements.lanes) and lane.trips == elements.lanes:
-        lane.is_lane, lane.value = True, elements.function.constant(I64, 0)
+    if (low, high) == (0, max(elements.lanes, 1)) and lane.trips == high:
+        lane.is_lane, lane.value = elements.lanes > 0, elements.function.constant(I64, 0)
         with elements.scope():
             body()
         lane.value = None

@@ -71,14 +71,16 @@ def sampled(
 def _run(
     module: HloModule, arguments: Sequence[Sequence[Value]], seed: int, sign: int, every: bool
 ) -> list[Any]:
-    """Run the program with a random rounding error in every operation; return the result of each device.
+    """Run the program with random rounding errors (see `Perturbed`); return the result of each device.
+
+    Results whose digits the semantics leave open, such as sums of many numbers, get errors.
 
     Args:
         module: the program.
         arguments: the arguments of each device.
         seed: seeds the random signs of the errors.
-        sign: 1, or -1 to negate all errors of the run with the same seed.
-        every: also add errors to results that correct implementations must agree on.
+        sign: 1, or -1 for the negatives of the errors that a run with sign 1 and the same seed adds.
+        every: add errors also to correctly rounded results, such as the sum of two numbers.
     """
     world = World(module.config.replica_count, module.config.num_partitions)
     by_device = dict(zip(world.devices, arguments, strict=True))

@@ -10,13 +10,14 @@ A loop of three iterations is one of two and one of one: without masks, small ar
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from hloom.analysis.purity import is_free
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.traits import Family
+from hloom.ir.traits import ElementCost, Family
 from hloom.plan.iteration import accesses_of, is_nested
 from hloom.plan.space import Space
 from hloom.records import dataclass
@@ -26,7 +27,7 @@ MOST_PIECES: Final = 5
 SHORTEST: Final = 24
 """Minimum number of iterations of a loop in an interior and rims."""
 TINY: Final = 16
-"""Number of iterations below which a loop is divided into two powers of two, if it is their sum."""
+"""Number of iterations below which a loop is divided into two powers of two, or three of cheap operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +89,26 @@ def loop_pieces(
     members: Sequence[HloInstruction],
     space: Space,
 ) -> list[Piece]:
-    """Return the pieces of the innermost loop, between which bounds checks change; of many, the longest.
-
-    The pieces of a tiny loop are powers of two.
-    """
+    """Return the pieces of the innermost loop: powers of two if it is tiny, else `pieces_by_bounds`."""
     inner = space.variables[-1] if space.variables else Variable(1)
     if inner.trips != inner.extent or any(map(is_nested, members)):
         return [Piece(space, 0)]
-    if inner.trips < TINY and inner.trips.bit_count() == 2:
-        return _divided(space, [0, 1 << (inner.trips.bit_length() - 1)])
-    if not _moves(members) or inner.trips < SHORTEST:
+    powers = [1 << bit for bit in reversed(range(4)) if inner.trips >> bit & 1]
+    costly = any(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
+    if inner.trips < TINY and 1 < len(powers) <= (2 if costly else 3):
+        return _divided(space, [0, *itertools.accumulate(powers[:-1])])
+    return pieces_by_bounds(inputs, roots, members, space)
+
+
+def pieces_by_bounds(
+    inputs: Sequence[HloInstruction],
+    roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+    space: Space,
+) -> list[Piece]:
+    """Return the pieces of the innermost loop between which bounds checks change; of many, the longest."""
+    inner = space.variables[-1] if space.variables else Variable(1)
+    if inner.trips != inner.extent or inner.trips < SHORTEST or not _moves(members):
         return [Piece(space, 0)]
     starts = _starts(inner, accesses_of(inputs, roots, space.indices).bounds)
     if len(starts) == 1:
@@ -113,8 +124,12 @@ def _divided(space: Space, starts: Sequence[int]) -> list[Piece]:
     pieces: list[Piece] = []
     for low, high in zip(starts, [*starts[1:], inner.extent], strict=True):
         variable = Variable(high - low)
-        indices = tuple(_replaced(index, inner, Index.of(variable) + low) for index in space.indices)
-        pieces.append(Piece(Space((*outer, variable), indices), low))
+        indices, separate = (
+            tuple(_replaced(index, inner, Index.of(variable) + low) for index in each)
+            for each in (space.indices, space.separate)
+        )
+        merged = (*space.merged[:-1], (variable,)) if space.merged else ()
+        pieces.append(Piece(Space((*outer, variable), indices, merged, separate), low))
     return pieces
 
 

@@ -112,12 +112,15 @@ class Programs(Protocol):
         ...
 
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
-        """Write a newly compiled program to the cache.
+        """Write to the cache the program that was just compiled from a module with these options.
+
+        Programs that are in the cache already, or may not be cached, are not written.
 
         Args:
             identity: the digest of the StableHLO module.
             options: the serialized compile options.
-            describe: returns jaxlib's description of the results; called only if the program is written.
+            describe: returns jaxlib's description of the program's results, which is written with it; called
+                only if the program is written.
         """
         ...
 

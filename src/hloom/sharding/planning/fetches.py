@@ -125,11 +125,12 @@ def _of_concatenation(
 def _of_convolution(
     operation: Convolution, shapes: Sequence[Shape], result: Shape, factor: Factor, tiles: int
 ) -> list[Fetch] | None:
-    """Return the halo of a convolution's input if a spatial dimension is sharded into ``tiles`` tiles.
+    """Return the input elements that each tile needs if a convolution is cut along a spatial dimension.
 
-    ``factor`` is that dimension: of the output or, if the result lacks it, of the kernel. Returns None if
-    what a tile needs lies between two elements of the dilated input, or if the number of leading input
-    elements that a tile has to drop is not a multiple of the window's stride.
+    ``factor`` is that dimension: of the output or, if the result lacks it, of the kernel; ``tiles`` is the
+    number of tiles. The list has one `Fetch`, of the input along the dimension. Returns None if a tile would
+    begin between two input elements that base dilation spreads apart, or if a tile would have to drop leading
+    input elements whose number is not a multiple of the window's stride.
     """
     labels = operation.dim_labels
     d = factor.operands[0]

@@ -360,9 +360,10 @@ class _Spatial:
     dilation, the other window elements meet the zeros between the elements of the base (lhs).
 
     Attributes:
-        axis: the positions (of results) and taps (window elements), without strides.
-        first: the index of the first window element.
-        apart: the distance in the window from one element to the next.
+        axis: how many results and window elements the phase has along the dimension, and how they step
+            through the base; its strides in memory are not set yet.
+        first: the index of the first window element that the phase uses.
+        apart: the distance in the window from one element that the phase uses to the next.
         window: the whole convolution's window along the dimension.
     """
 

@@ -7,9 +7,16 @@ from dataclasses import replace
 from functools import partial
 
 from hloom.analysis.instructions import operation_of
-from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I8, Module
-from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text, loop_nest, nest_kernel, vector_lanes
+from hloom.codegen.loops import (
+    LoopKernel,
+    Pieces,
+    begin_kernel,
+    lanes_text,
+    nest_kernel,
+    outer_loops,
+    vector_lanes,
+)
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -18,7 +25,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Concatenate
 from hloom.plan.iteration import accesses_of, planned_space
 from hloom.plan.kernel import KernelPlan
-from hloom.plan.parts import merge_narrow_dimensions
+from hloom.plan.parts import KernelParts, merge_narrow_dimensions
 from hloom.plan.space import Space, merge_loops, split_space
 from hloom.records import dataclass
 
@@ -117,14 +124,11 @@ class _Part:
         lanes = vector_lanes([self.operand, *inputs], lane.trips) if lane is not None else 0
         if lane is not None and dict(self.written(space.indices).terms).get(lane) != 1:
             lanes = 0
-        elements = Elements(function, lanes, dict(zip(inputs, arrays, strict=False)))
-        result = replace(arrays[-1], strides=self.strides)
-
-        def body() -> None:
-            value = elements.element(self.operand, space.indices)
-            elements.store(result, space.indices, value)
-
-        loop_nest(elements, space.variables, body, begin, end, repeats=True)
+        views, result = dict(zip(inputs, arrays, strict=False)), replace(arrays[-1], strides=self.strides)
+        parts = KernelParts(tuple(inputs), (self.operand,), tuple(self.members))
+        pieces = Pieces(function, parts, views, space, lanes)
+        with outer_loops(function, space.variables[:-1], begin, end):
+            pieces.emit([result], begin, end, repeats=True)
         function.finish()
         work = self.operand.shape.element_count * max(1, len(self.members))
         return nest_kernel(name, space.variables, lanes, work, lanes_text(lanes))

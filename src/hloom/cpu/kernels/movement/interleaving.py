@@ -10,14 +10,27 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from hloom.codegen.elements import NEAR, Elements, View
 from hloom.codegen.llvm import Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.llvm.values import select_lanes, stage_of
-from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, nest_kernel, root_values, vector_lanes
+from hloom.codegen.loops import (
+    LoopKernel,
+    begin_kernel,
+    lanes_within,
+    loop_nest,
+    nest_kernel,
+    outer_loops,
+    piece_range,
+    root_values,
+    vector_lanes,
+)
 from hloom.codegen.types import Element, storage_bytes, storage_type, to_storage
+from hloom.errors import plural
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Gather
@@ -25,6 +38,7 @@ from hloom.operations.movement import Concatenate, Transpose
 from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
 from hloom.plan.parts import KernelParts
+from hloom.plan.pieces import pieces_by_bounds
 from hloom.plan.space import Space
 from hloom.records import dataclass
 
@@ -61,6 +75,25 @@ class Rows:
     @property
     def width(self) -> int:
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
+
+    def pieces(self, parts: KernelParts) -> list[tuple[Rows, int]]:
+        """Return ranges of rows between which bounds checks change, each with the index of its first row."""
+        space, columns = self.space, self.columns
+        around = replace(space, variables=space.variables[:-columns], merged=space.merged[:-columns])
+        return [
+            (
+                replace(
+                    self,
+                    space=replace(
+                        piece.space,
+                        variables=(*piece.space.variables, *space.variables[-columns:]),
+                        merged=(*piece.space.merged, *space.merged[-columns:]),
+                    ),
+                ),
+                piece.low,
+            )
+            for piece in pieces_by_bounds(parts.inputs, parts.roots, parts.members, around)
+        ]
 
     def places(self) -> list[tuple[Index, ...]]:
         """Return the array index of each element of a row of a kernel's results, in memory order.
@@ -150,9 +183,35 @@ def emit_rows_kernel(
     """
     inputs, results = parts.inputs, result_shapes(parts.roots)
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
-    e = Elements(f, rows.lanes, dict(zip(inputs, arrays, strict=False)))
-    e.unrolls = True
-    targets, places = arrays[len(inputs) :], rows.places()
+    views, targets = dict(zip(inputs, arrays, strict=False)), arrays[len(inputs) :]
+    pieces = rows.pieces(parts)
+    with outer_loops(f, rows.outer, begin, end):
+        for piece, first in pieces:
+            e = Elements(f, lanes_within(rows.lanes, piece.row), views)
+            e.unrolls = True
+            low, high = begin, end
+            if rows.outer:
+                low, high = 0, None
+            elif len(pieces) > 1:
+                low, high = piece_range(first, piece.row.trips, begin, end)
+            body = partial(_emit_rows, e, parts, piece.places(), targets)
+            is_aligned = len(pieces) == 1 or rows.outer != ()
+            with e.scope():
+                loop_nest(e, [piece.row], body, low, high, is_aligned=is_aligned, repeats=repeats)
+    f.finish()
+    work = max(target.count for target in targets) * max(1, len(parts.members))
+    form = f"{rows.lanes} rows at a time"
+    form += f", {plural(len(pieces), 'piece')}" if len(pieces) > 1 else ""
+    return nest_kernel(name, (*rows.outer, rows.row), rows.lanes, work, form)
+
+
+def _emit_rows(
+    e: Elements, parts: KernelParts, places: Sequence[tuple[Index, ...]], targets: Sequence[View]
+) -> None:
+    """Emit the elements of a vector of rows, and their stores into ``targets``, the kernel's results.
+
+    ``places`` has the index of each element of a row.
+    """
     most = max(target.count for target in targets)
     rank = len(places[0])
     narrow = [n for n, t in enumerate(targets) if t.count < most or len(t.dimensions) < rank]
@@ -163,36 +222,29 @@ def emit_rows_kernel(
         """Return the index of the current row's element in ``target``, a result with one element per row."""
         return (*places[0][:-1], Index(0))[: len(target.dimensions)]
 
-    def body() -> None:
-        elements = [root_values(e, roots, place) for place in places]
-        values_of: dict[int, list[Element]] = {
-            number: [values[k] for values in elements] for k, number in enumerate(wide)
-        }
-        values_of |= {n: [e.element(parts.roots[n], row_of(targets[n]))] for n in narrow}
-        for number, values in values_of.items():
-            target = targets[number]
-            columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]
-            if not target.element_type.is_complex:
-                columns = [to_storage(column, target.element_type) for column in columns]
-            position = row_of(target) if number in narrow else places[0]
-            first, _, _ = e.parts(target.linear(position))
-            _store(e, target, first * (len(columns) // len(values)), columns)
-
-    loops = (*rows.outer, rows.row)
-    loop_nest(e, loops, body, begin, end, repeats=repeats)
-    f.finish()
-    work = most * max(1, len(parts.members))
-    return nest_kernel(name, loops, rows.lanes, work, f"{rows.lanes} rows at a time")
+    elements = [root_values(e, roots, place) for place in places]
+    values_of: dict[int, list[Element]] = {
+        number: [values[k] for values in elements] for k, number in enumerate(wide)
+    }
+    values_of |= {n: [e.element(parts.roots[n], row_of(targets[n]))] for n in narrow}
+    for number, values in values_of.items():
+        target = targets[number]
+        columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]
+        if not target.element_type.is_complex:
+            columns = [to_storage(column, target.element_type) for column in columns]
+        position = row_of(target) if number in narrow else places[0]
+        first, _, _ = e.parts(target.linear(position))
+        _store(e, target, first * (len(columns) // len(values)), columns)
 
 
 def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:
     """Emit the store of ``columns``, interleaved, into ``target`` from element ``first`` on.
 
-    A column is a vector that has one element of each of several neighboring rows.
+    A column is a vector that has one element of each of several neighboring rows, or the element of one row.
     """
-    f, lanes, width = e.function, e.lanes, len(columns)
+    f, lanes, width = e.function, max(e.lanes, 1), len(columns)
     stored = storage_type(target.element_type)
-    for number, vector in enumerate(interleaved(columns)):
+    for number, vector in enumerate(interleaved(columns) if e.lanes else columns):
         pointer = f.offset(target.pointer, first + number * lanes if number else first, stored)
         if e.mask is None:
             f.store(vector, pointer)
