@@ -7,6 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+import hloom
+from tests import agreement
+from tests.evaluation import parse
 from tests.native_runs import agree, draw
 
 
@@ -37,6 +40,13 @@ def test_three_dimensions(sizes: tuple[int, int, int], order: tuple[int, int, in
 def test_four_dimensions(order: tuple[int, ...]) -> None:
     check("f32", (18, 5, 19, 20), order)
     check("u8", (2, 9, 16, 8), order)
+
+
+@pytest.mark.parametrize("sizes", [(1003, 1001), (30, 17, 31, 18), (2049, 24)])
+def test_threads_share_tiles_that_overlap(sizes: tuple[int, ...]) -> None:
+    order = (*range(len(sizes) - 2), len(sizes) - 1, len(sizes) - 2)
+    x = draw(np.random.default_rng(0), f"f32[{','.join(map(str, sizes))}]")
+    agreement.same(hloom.compile(parse(transpose("f32", sizes, order)))(x), np.transpose(x, order))
 
 
 def test_with_arithmetic_around() -> None:

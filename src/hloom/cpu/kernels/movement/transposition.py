@@ -273,7 +273,12 @@ class _TiledKernel:
             self.loop(first, low, tiled_end, size, lambda: self.nest(inner, zero, limit, True))
         else:
             self.stacks(low, tiled_end)
-        if first.trips % size:
+        if first.trips % size and self.repeats:
+            with self.f.when(tiled_end.compare("slt", high)), self.e.scope():
+                first.value = self.f.intrinsic("smax", high - size, zero)
+                self.nest(inner, zero, limit, True)
+            first.value = None
+        elif first.trips % size:
             self.loop(first, tiled_end, high, 1, lambda: self.nest(inner, zero, limit, False))
 
     def loop(self, variable: Variable, low: Value, high: Value, step: int, body: Callable[[], None]) -> None:
@@ -304,17 +309,22 @@ class _TiledKernel:
         self.tiling.across.value = start
 
     def lanes(self, low: Value, high: Value, tiles: Callable[[], None]) -> None:
-        """Emit a loop along the lanes over whole tiles, which ``tiles`` emits; then one for remaining lanes.
+        """Emit a loop along the lanes over whole tiles, which ``tiles`` emits, and code for remaining lanes.
 
-        The remaining lanes, too few for a tile, are computed as vectors without tiles, in rows low <= r <
-        high.
+        These are too few for a tile. Tiles that overlap the last ones compute them or, if elements must not
+        be stored twice, vectors without tiles, in rows low <= r < high.
         """
         lane, size = self.tiling.lane, self.tiling.size
         tiled_end = lane.trips // size * size
         lane.is_lane = True
         last, limit = self.f.constant(I64, tiled_end), self.f.constant(I64, lane.trips)
         self.loop(lane, self.f.constant(I64, 0), last, size, tiles)
-        if tiled_end < lane.trips:
+        if tiled_end < lane.trips and self.repeats:
+            lane.value = limit - size
+            with self.e.scope():
+                tiles()
+            lane.value = None
+        elif tiled_end < lane.trips:
             with self.f.loop(low, high) as rows, self.e.scope():
                 self.tiling.across.value = rows.index
                 vector_loop(self.e, lane, last, limit, self.body, exact=False, repeats=self.repeats)
