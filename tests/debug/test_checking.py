@@ -240,6 +240,15 @@ def test_distances_are_counted_in_units_of_the_last_place() -> None:
     assert caught.value.rule == "check.form"
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.uint8, np.int64, np.bool_])
+def test_the_unit_of_integers_is_1(kind: Any) -> None:
+    wanted = np.array([0, 1, 1, 0]).astype(kind)
+    got = np.array([0, 1, 0, 1 if kind is np.bool_ else 3]).astype(kind)
+    (comparison,) = compare(got, wanted, 0.0)
+    assert comparison.unequal == 2
+    assert comparison.ulps == comparison.difference == (1.0 if kind is np.bool_ else 3.0)
+
+
 def test_edge_values_are_the_extremes_of_each_type() -> None:
     for name in ("f32", "bf16", "f8e4m3fn", "s8", "u4", "c64", "pred"):
         kind = Shape.parse(f"{name}[]").element_type

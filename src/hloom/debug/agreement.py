@@ -27,7 +27,8 @@ class Comparison:
         unequal: the number of elements with different bits; any NaN equals any other.
         wrong: the number of elements that differ from the reference by more than their bound.
         unjudged: the number of unequal elements whose bound is infinite, that is, not known.
-        ulps, difference: the largest finite difference, in units in the last place and as an absolute number.
+        ulps, difference: the largest finite difference, in units in the last place and as an absolute number;
+            for integers and predicates the unit is 1, so that both are equal.
         index: the index of the element furthest beyond its bound; if no element is beyond its bound, that of
             the largest difference, among the unjudged elements if there are any.
         got, expected, bound: the element, its reference and its bound at this index; None, None and 0 if the
@@ -110,7 +111,7 @@ def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison
         unjudged = ~equal & (allowed == np.inf)
         distance = np.abs(wide(got) - wide(wanted))
         finite = np.where(np.isfinite(distance), distance, 0.0)
-        units = finite / ulp(np.maximum(np.abs(wide(wanted)), np.abs(wide(got))), _measure(got))
+        units = finite / _unit(np.maximum(np.abs(wide(wanted)), np.abs(wide(got))), got.dtype)
         beyond = np.where(good, -1.0, np.nan_to_num(distance - allowed, nan=np.inf, posinf=np.inf))
         beyond = np.where(good, beyond, np.maximum(beyond, 0.0))
     worst = beyond if not good.all() else finite * (unjudged if unjudged.any() else 1.0)
@@ -120,14 +121,12 @@ def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison
     return Comparison(name, shape, *counts, float(units.max()), float(finite.max()), index, *there)
 
 
-def _measure(array: Array) -> Any:
-    """Return the float type whose units in the last place measure the differences of an array's elements.
+def _unit(sizes: Array, dtype: np.dtype) -> Any:
+    """Return the unit of distances between numbers of these magnitudes: that in the last place.
 
-    It is the array's own type; for a complex array, the type of the real part; for integers and predicates,
-    f64.
+    For a complex type, it is that of the real part's type; for integers and predicates, the unit is 1.
     """
-    kind = component(array.dtype)
-    return kind.numpy_dtype if kind.is_floating else np.float64
+    return ulp(sizes, dtype) if component(dtype).is_floating else 1.0
 
 
 # -- elements
