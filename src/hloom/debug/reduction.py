@@ -163,7 +163,7 @@ class _Reducer:
         Finally, remove metadata and set elements of the arguments to 1.
         """
         ends = self.flatten, self.narrow_results, self.cut_end, self.cut_beginning
-        chunks = self.drop_chunks, self.take_runs, self.simplify_loops, self.narrow_loops
+        chunks = self.drop_chunks, self.take_loop_body_or_branch, self.simplify_loops, self.narrow_loops
         instructions = self.replace_by_operands, self.merge_parameters, self.clear_computations
         arrays = self.shrink_sizes, self.drop_dimensions, self.narrow_types
         before = None
@@ -303,7 +303,7 @@ class _Reducer:
 
     # -- loops and branches
 
-    def take_runs(self) -> None:
+    def take_loop_body_or_branch(self) -> None:
         """Replace the program by the body of one of its loops, or by a branch of a conditional.
 
         The new program's argument is an operand that the body or branch receives in a run of the old one. The

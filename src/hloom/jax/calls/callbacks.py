@@ -70,14 +70,14 @@ def _function_of(instruction: HloInstruction) -> Any:
     return function
 
 
-def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
+def _evaluate_buffer_callback(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
     """Evaluate the custom call of a ``buffer_callback``; the evaluator finds this function by the target."""
     from hloom.jax.calls.buffer_callbacks import fill
 
     return fill(_function_of(instruction), instruction, operands)
 
 
-def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
+def _evaluate_callback(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
     """Evaluate the custom call of a Python callback; hloom's evaluator finds this function by the target.
 
     Calls the user's Python function with read-only copies of the operands, and returns its results.
@@ -243,4 +243,5 @@ def register_targets() -> None:
     """Make hloom's evaluator evaluate custom calls of Python callbacks by the functions of this module."""
     from hloom.operations.custom_call import TARGETS
 
-    TARGETS.update(dict.fromkeys(CALLBACK_TARGETS, _call) | {BUFFER_TARGET: _fill})
+    TARGETS.update(dict.fromkeys(CALLBACK_TARGETS, _evaluate_callback))
+    TARGETS[BUFFER_TARGET] = _evaluate_buffer_callback

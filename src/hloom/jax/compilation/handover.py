@@ -67,7 +67,7 @@ def identity_of(artifact: bytes) -> bytes:
     return match[1] if match is not None else hashlib.sha256(artifact).hexdigest().encode()
 
 
-def identity_in(data: bytes) -> bytes | None:
+def identity_from_mark(data: bytes) -> bytes | None:
     """Return the digest that identifies a cached program, if ``data`` is a text that states one; else None.
 
     To load a program that hloom has cached, the wrapper of JAX's compiler passes such a text in place of a
@@ -96,7 +96,7 @@ def _description(executable: Any) -> bytes:
     return data
 
 
-class Programs(Protocol):
+class DescriptionCache(Protocol):
     """The methods of the program cache that the wrapper of JAX's compiler calls.
 
     `hloom.jax.compilation.compiler.ProgramCache` implements them.
@@ -125,14 +125,14 @@ class Programs(Protocol):
         ...
 
 
-def install(platform_version: str, programs: Programs) -> None:
+def install(platform_version: str, cache: DescriptionCache) -> None:
     """Replace JAX's function that compiles, and the one that reads JAX's own compilation cache, by wrappers.
 
     For clients of other plug-ins, whose version does not contain ``platform_version``, the wrappers only call
-    the original functions. ``programs`` is hloom's cache, from which they load programs and to which they
+    the original functions. ``cache`` is hloom's cache, from which they load programs and to which they
     write them.
     """
-    _wrap_compile(platform_version, programs)
+    _wrap_compile(platform_version, cache)
     _wrap_cache(platform_version)
 
 
@@ -168,11 +168,11 @@ class _Loader:
 
         Puts the callbacks into the table under a new number, and appends a text with the number to ``data``.
         """
-        marked = data + _enqueued(self._functions).encode()
+        marked = data + _store_callbacks(self._functions).encode()
         return self._client.deserialize_executable(marked, devices, options)
 
 
-def _wrap_compile(platform_version: str, programs: Programs) -> None:
+def _wrap_compile(platform_version: str, cache: DescriptionCache) -> None:
     original = private.compile_and_load()
     if getattr(original, "hloom", False):
         return
@@ -184,25 +184,25 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
             return original(backend, module, executable_devices, options, host_callbacks)
         with module.context:
             if host_callbacks:
-                with _attributes(module, {_CALLBACKS: _enqueued(host_callbacks)}):
+                with _attributes(module, {_CALLBACKS: _store_callbacks(host_callbacks)}):
                     return original(backend, module, executable_devices, options, [])
             identity, serialized_options = _identity(module.operation), options.SerializeAsString()
             mark = f"hloom-identity-{identity};"
-            description = programs.description(identity.encode(), serialized_options)
+            description = cache.description(identity.encode(), serialized_options)
             if description is not None:
                 return backend.deserialize_executable(
                     description + mark.encode(), executable_devices, options
                 )
             with _attributes(module, {_IDENTITY: mark}):
                 executable = original(backend, module, executable_devices, options, [])
-            programs.describe(identity.encode(), serialized_options, lambda: _description(executable))
+            cache.describe(identity.encode(), serialized_options, lambda: _description(executable))
             return executable
 
     compile_and_load.hloom = True  # type: ignore[attr-defined]
     private.compile_and_load.set(compile_and_load)
 
 
-def _enqueued(callbacks: Sequence[object]) -> str:
+def _store_callbacks(callbacks: Sequence[object]) -> str:
     """Put the Python callbacks of a module into this file's table; return a text with their number.
 
     The plug-in gets the text as an attribute of the module or at the end of a serialized executable, and then

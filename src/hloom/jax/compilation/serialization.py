@@ -16,7 +16,7 @@ from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.loaded_program import LoadedProgram
 from hloom.jax.compilation.compiler import ProgramCache, cache_program, compile_program
-from hloom.jax.compilation.handover import identity_in, is_describing, split_callbacks
+from hloom.jax.compilation.handover import identity_from_mark, is_describing, split_callbacks
 from hloom.jax.devices.client import Client
 from hloom.jax.pjrt.api import implements, permanent_address
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
@@ -69,7 +69,7 @@ def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
     Raises PjrtError if ``data`` are no such bytes, or if Python callbacks of the executable are missing.
     """
     data, callbacks = split_callbacks(data)
-    identity = identity_in(data)
+    identity = identity_from_mark(data)
     if identity is not None:
         return ProgramCache().load(client, identity, options)
     entry = Entry.from_bytes(data, _FORMAT)

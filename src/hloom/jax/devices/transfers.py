@@ -40,12 +40,12 @@ def dimensions_of(buffer: Record) -> tuple[int, ...]:
     return tuple(read_array(buffer.location("dimensions"), buffer["rank"]))
 
 
-def dtype_of(number: int) -> np.dtype:
+def dtype_of(element_type: int) -> np.dtype:
     """Return the numpy dtype for PJRT's number of an element type. Raises PjrtError for an unknown number."""
-    element_type = TYPES.get(number)
-    if element_type is None:
-        raise PjrtError(UNIMPLEMENTED, f"element type {number} of PJRT is none of hloom's")
-    return np.dtype(element_type.numpy_dtype)
+    kind = TYPES.get(element_type)
+    if kind is None:
+        raise PjrtError(UNIMPLEMENTED, f"element type {element_type} of PJRT is none of hloom's")
+    return np.dtype(kind.numpy_dtype)
 
 
 def elements_of(handle: int) -> Array:
@@ -98,7 +98,7 @@ def new_buffer(
     array: Array,
     device: ClientDevice,
     memory: ClientMemory | None = None,
-    number: int = 0,
+    element_type: int = 0,
     order: tuple[int, ...] = (),
 ) -> int:
     """Return the handle of a new buffer with a copy of an array.
@@ -107,12 +107,12 @@ def new_buffer(
         array: the array, with dimensions in logical order.
         device: the device of the buffer.
         memory: the memory space of the buffer; None for the device's default memory.
-        number: PJRT's number of the element type; 0 for that of ``array.dtype``.
+        element_type: PJRT's number of the element type; 0 for that of ``array.dtype``.
         order: the minor-to-major order of the buffer's layout; empty for row-major.
     """
     contiguous = np.ascontiguousarray(array.transpose(order[::-1]) if order else array)
-    number = number or NUMBERS[ElementType.from_dtype(contiguous.dtype)]
-    handle = allocate(array.shape, contiguous.nbytes, number, device, memory)
+    element_type = element_type or NUMBERS[ElementType.from_dtype(contiguous.dtype)]
+    handle = allocate(array.shape, contiguous.nbytes, element_type, device, memory)
     if contiguous.nbytes:
         ctypes.memmove(BUFFER.record(handle)["data"], contiguous.ctypes.data, contiguous.nbytes)
     BUFFER.record(handle)["layout"] = handle_of(order)
@@ -122,7 +122,7 @@ def new_buffer(
 def allocate(
     dimensions: tuple[int, ...],
     size: int,
-    number: int,
+    element_type: int,
     device: ClientDevice,
     memory: ClientMemory | None,
     event: int | None = None,
@@ -132,7 +132,7 @@ def allocate(
     Args:
         dimensions: the dimensions of the array.
         size: the size of the elements in bytes.
-        number: PJRT's number of the element type.
+        element_type: PJRT's number of the element type.
         device: the device.
         memory: the memory space; None for the device's default memory.
         event: the address of the event that completes when the elements are written; None if the buffer is
@@ -152,7 +152,7 @@ def allocate(
         where,
         event,
         size,
-        number,
+        element_type,
         len(dimensions),
         ctypes.addressof(words),
     )
@@ -242,12 +242,12 @@ def install() -> None:
     native().call("pjrt_set_transfers", *addresses)
 
 
-def size_of(dimensions: tuple[int, ...], number: int) -> int:
-    """Return the size of an array in bytes; ``number`` is PJRT's number of the element type.
+def size_of(dimensions: tuple[int, ...], element_type: int) -> int:
+    """Return the size of an array in bytes; ``element_type`` is PJRT's number of the element type.
 
     Raises PjrtError for an unknown element type.
     """
-    return math.prod(dimensions) * dtype_of(number).itemsize
+    return math.prod(dimensions) * dtype_of(element_type).itemsize
 
 
 @implements("Client_CreateViewOfDeviceBuffer")

@@ -49,14 +49,14 @@ class Leaf:
 
     Attributes:
         dimensions: the dimensions in logical order.
-        number: PJRT's number of the element type.
+        element_type: PJRT's number of the element type.
         is_token: whether this describes a token.
         memory: the index of the memory space among those of the device.
         order: the minor-to-major order of the dimensions in memory; empty for row-major.
     """
 
     dimensions: tuple[int, ...]
-    number: int
+    element_type: int
     is_token: bool = False
     memory: int = 0
     order: tuple[int, ...] = ()
@@ -70,7 +70,7 @@ class Leaf:
         """The size of the array in bytes, 0 for a token; an element narrower than a byte takes one byte."""
         if self.is_token:
             return 0
-        width = 1 if self.number == _PRED else TYPES[self.number].numpy_dtype.itemsize
+        width = 1 if self.element_type == _PRED else TYPES[self.element_type].numpy_dtype.itemsize
         return math.prod(self.dimensions) * width
 
     @staticmethod
@@ -92,7 +92,7 @@ class Leaf:
 
         hloom's cache on disk keeps such lists; `Interface.from_json` reads them.
         """
-        return [self.dimensions, self.number, self.is_token, self.memory, self.order]
+        return [self.dimensions, self.element_type, self.is_token, self.memory, self.order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class Interface:
         """Return the interface of a compiled program, read from its HLO modules."""
         local = program.local
         arguments = [leaf for p in local.entry.parameters for leaf in _leaves(p.shape)]
-        inputs = _placed(arguments, program.placements.arguments)
-        outputs = _placed(_leaves(local.entry.root.shape), program.placements.results)
+        inputs = _leaves_with_placements(arguments, program.placements.arguments)
+        outputs = _leaves_with_placements(_leaves(local.entry.root.shape), program.placements.results)
         return Interface(
             program.module.name,
             inputs,
@@ -182,7 +182,7 @@ class HloProgram:
         return self.module if self.partitioned is None else self.partitioned.module
 
     @property
-    def alone(self) -> NativeExecutable | None:
+    def single_device_executable(self) -> NativeExecutable | None:
         """The native code of a program for one device; None for several devices."""
         from hloom.cpu.native import NativeExecutable
 
@@ -205,8 +205,9 @@ class HloProgram:
         from hloom.jax.programs.optimized import module_with_config
         from hloom.passes.expand.synchronous_operations import SynchronousOperations
 
-        if self.alone is not None:
-            module = self.alone.inspection.optimized
+        executable = self.single_device_executable
+        if executable is not None:
+            module = executable.inspection.optimized
         else:
             module = self.local.clone()
             SynchronousOperations().run(module)
@@ -256,9 +257,9 @@ class Compiled:
         It keeps the HLO modules in ``program`` only if the program runs on several devices, calls Python, or
         has dynamic sizes; ``key`` is the cache key.
         """
-        interface, alone = Interface.of(program), program.alone
-        if alone is not None and alone.runs_alone:
-            return Compiled(key, artifact, interface, alone.loaded, program.encoded(), alone.key)
+        interface, executable = Interface.of(program), program.single_device_executable
+        if executable is not None and executable.runs_alone:
+            return Compiled(key, artifact, interface, executable.loaded, program.encoded(), executable.key)
         compiled = Compiled(key, artifact, interface)
         compiled.program = program
         return compiled
@@ -269,13 +270,13 @@ class Compiled:
         return compile_artifact(self.artifact, self.interface.num_replicas, self.interface.num_partitions)
 
     @property
-    def calling(self) -> LoadedProgram | None:
+    def code_with_callbacks(self) -> LoadedProgram | None:
         """The native code of a program for one device that calls Python functions of the user.
 
         None if the program calls none, runs on several devices, or has dynamic sizes.
         """
-        alone = self.program.alone if self.native is None else None
-        return None if alone is None or alone.module is not alone.source else alone.loaded
+        executable = self.program.single_device_executable if self.native is None else None
+        return None if executable is None or executable.module is not executable.source else executable.loaded
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
@@ -283,7 +284,9 @@ class Compiled:
 
         Empty if there are none, or if Python runs the program, for one device, because of dynamic sizes.
         """
-        if self.native is not None or (self.program.alone is not None and self.calling is None):
+        if self.native is not None:
+            return ()
+        if self.program.single_device_executable is not None and self.code_with_callbacks is None:
             return ()
         return self.program.executable.host_calls
 
@@ -293,9 +296,9 @@ class Compiled:
 
         None for a program on one device, in several processes, or with Python callbacks.
         """
-        return self.calling_gang(None)
+        return self.gang_with_host(None)
 
-    def calling_gang(self, host: Host | None) -> Gang | None:
+    def gang_with_host(self, host: Host | None) -> Gang | None:
         """Return a `Gang`, which runs the code of all devices of a program in one thread.
 
         ``host`` runs the program's Python callbacks; None if it has none. Returns None for a program on one
@@ -324,7 +327,8 @@ class Compiled:
         """The size of the machine code in bytes, which JAX shows; 0 for a program on several devices."""
         if self.native is not None:
             return self.native.size
-        return 0 if self.program.alone is None else self.program.alone.loaded.size
+        executable = self.program.single_device_executable
+        return 0 if executable is None else executable.loaded.size
 
     def cost_properties(self) -> Mapping[str, float]:
         """Return the costs of an execution on one device by XLA's names: ``flops`` and ``bytes accessed``."""
@@ -476,7 +480,7 @@ def _donated(config: ModuleConfig, inputs: Sequence[Leaf], outputs: Sequence[Lea
     return tuple(sorted(donated))
 
 
-def _placed(shapes: Sequence[Shape], placements: Sequence[Placement]) -> tuple[Leaf, ...]:
+def _leaves_with_placements(shapes: Sequence[Shape], placements: Sequence[Placement]) -> tuple[Leaf, ...]:
     placements = placements or [Placement()] * len(shapes)
     return tuple(Leaf.of(shape, placement) for shape, placement in zip(shapes, placements, strict=True))
 
@@ -493,11 +497,12 @@ def _leaves_of(rows: Any) -> tuple[Leaf, ...]:
     Raises KeyError, TypeError or ValueError if ``rows`` is malformed.
     """
     leaves = [
-        Leaf(tuple(map(int, dimensions)), int(number), bool(is_token), int(memory), tuple(map(int, order)))
-        for dimensions, number, is_token, memory, order in rows
+        Leaf(tuple(map(int, dimensions)), int(kind), bool(is_token), int(memory), tuple(map(int, order)))
+        for dimensions, kind, is_token, memory, order in rows
     ]
     if not all(
-        (leaf.number in TYPES or leaf.is_token) and leaf.memory in range(len(MEMORY_KINDS)) for leaf in leaves
+        (leaf.element_type in TYPES or leaf.is_token) and leaf.memory in range(len(MEMORY_KINDS))
+        for leaf in leaves
     ):
         raise ValueError("no such element type or memory")
     return tuple(leaves)

@@ -71,11 +71,11 @@ class LoadedExecutable(Handle):
         is_local = len(self.devices) == len(self.assigned)
         native = compiled.native if is_local else None
         functions = _host_functions(compiled, self.callbacks) if is_local else None
-        if functions is not None and functions.answers_all and compiled.calling is not None:
-            native = compiled.calling
+        if functions is not None and functions.answers_all and compiled.code_with_callbacks is not None:
+            native = compiled.code_with_callbacks
         self.gang = gang = None
         if is_local:
-            self.gang = gang = compiled.gang if functions is None else compiled.calling_gang(functions)
+            self.gang = gang = compiled.gang if functions is None else compiled.gang_with_host(functions)
         reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
         self._inputs = INPUT.table([_input(leaf) for leaf in self.inputs])
         outputs = enumerate(zip(self.outputs, self._dimensions, strict=True))
@@ -107,7 +107,7 @@ class LoadedExecutable(Handle):
     @cached_property
     def output_types(self) -> CArray:
         """PJRT's numbers of the element types of the results."""
-        return CArray([leaf.number for leaf in self.outputs], ctypes.c_uint32)
+        return CArray([leaf.element_type for leaf in self.outputs], ctypes.c_uint32)
 
     @cached_property
     def output_dimensions(self) -> tuple[CArray, CArray]:
@@ -175,7 +175,7 @@ class LoadedExecutable(Handle):
         """Free the executable: at once or, if executions of it are queued, in a `sweep` after the last."""
         unbind(self.bound)
         if self.record["queued"]:
-            _dying[self.handle] = self
+            _destroyed_but_queued[self.handle] = self
         else:
             super().drop()
 
@@ -198,8 +198,8 @@ def _input(leaf: Leaf) -> dict[str, int]:
 
     They are its size in bytes, its element type and its layout.
     """
-    number = PRED if leaf.is_token else leaf.number
-    return {"bytes": leaf.bytes, "type": number, "layout": handle_of(leaf.order)}
+    element_type = PRED if leaf.is_token else leaf.element_type
+    return {"bytes": leaf.bytes, "type": element_type, "layout": handle_of(leaf.order)}
 
 
 def _output(leaf: Leaf, dimensions: CArray, donor: int) -> dict[str, int]:
@@ -210,7 +210,7 @@ def _output(leaf: Leaf, dimensions: CArray, donor: int) -> dict[str, int]:
     """
     return {
         "bytes": leaf.bytes,
-        "type": leaf.number,
+        "type": leaf.element_type,
         "rank": leaf.rank,
         "dimensions": dimensions.address,
         "memory": leaf.memory,
@@ -219,9 +219,9 @@ def _output(leaf: Leaf, dimensions: CArray, donor: int) -> dict[str, int]:
     }
 
 
-_dying: Final[dict[int, LoadedExecutable]] = {}
+_destroyed_but_queued: Final[dict[int, LoadedExecutable]] = {}
 """Destroyed executables with queued executions, by handle."""
-keep_for_ever(_dying)
+keep_for_ever(_destroyed_but_queued)
 
 
 def sweep() -> None:
@@ -229,8 +229,8 @@ def sweep() -> None:
 
     Several threads may call this at the same time.
     """
-    for handle, executable in list(_dying.items()):
-        if not executable.record["queued"] and _dying.pop(handle, None) is not None:
+    for handle, executable in list(_destroyed_but_queued.items()):
+        if not executable.record["queued"] and _destroyed_but_queued.pop(handle, None) is not None:
             Handle.drop(executable)
     handle = native().call("pjrt_take_destroyed")
     while handle:

@@ -130,7 +130,8 @@ def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
         if buffer["deleted"]:
             message = f"Buffer has been deleted or donated: argument {number} of {name}."
             raise PjrtError(INVALID_ARGUMENT, message)
-        if not expected.is_token and (buffer["type"], buffer["bytes"]) != (expected.number, expected.bytes):
+        required = expected.element_type, expected.bytes
+        if not expected.is_token and (buffer["type"], buffer["bytes"]) != required:
             described = f"{dimensions_of(buffer)} of type {buffer['type']}, {buffer['bytes']} bytes"
             message = f"argument {number} of {name} is {described}; wanted is {expected}"
             raise PjrtError(INVALID_ARGUMENT, message)
@@ -201,7 +202,7 @@ def _result(value: Array | None, leaf: Leaf, device: ClientDevice) -> int:
     if leaf.is_token or value is None:
         value = np.zeros(0, np.bool_)
     array = logical(np.asarray(value), leaf.order)
-    return new_buffer(array, device, device.memories[leaf.memory], leaf.number, leaf.order)
+    return new_buffer(array, device, device.memories[leaf.memory], leaf.element_type, leaf.order)
 
 
 def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:

@@ -314,13 +314,13 @@ def _dynamic_slice(local: LocalOperation) -> HloInstruction:
         d = factor.operands[0]
         start = _start_in_padded_tile(local, d, tiling, i.operands[1 + d], sizes[d])
         i.replace_operand(0, padded(i.operands[0], d, sizes[d], sizes[d], _identity(local, factor)))
-        _same_types(local, 1)
+        _start_indices_to_s32(local, 1)
         i.replace_operand(1 + d, start)
     i.operation = replace(i.operation, dynamic_slice_sizes=tuple(sizes))  # type: ignore[call-arg]
     return i
 
 
-def _same_types(local: LocalOperation, first: int) -> None:
+def _start_indices_to_s32(local: LocalOperation, first: int) -> None:
     """Convert the start indices of a dynamic slice or update, operands ``first`` and following, to s32."""
     for number in range(first, len(local.i.operands)):
         index = local.i.operands[number]
@@ -341,7 +341,7 @@ def _dynamic_update(local: LocalOperation) -> HloInstruction:
         size = local.shapes[1].dimensions[d]
         start = _start_in_padded_tile(local, d, tiling, i.operands[2 + d], size)
         i.replace_operand(0, padded(i.operands[0], d, size, size))
-        _same_types(local, 2)
+        _start_indices_to_s32(local, 2)
         i.replace_operand(2 + d, start)
     if not indexed:
         return i

@@ -112,7 +112,7 @@ def united(manual: Tiling, preserved: Tiling) -> Tiling:
     return replace(manual, tiles=tuple(m * k for m, k in pairs), coordinates=tuple(coordinates))
 
 
-def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
+def enter_region_of_all_devices(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
     """Partition the call ``i``, which enters a manual region over all devices; return its operand's tile.
 
     A manual region is code on local shapes, so the tile is recorded as a replicated value inside it.
@@ -130,7 +130,7 @@ def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
     return state.add(tile, tile.shape, state.replicated(tile.shape), (*region, (every_device,)))
 
 
-def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
+def leave_region_of_all_devices(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
     """Partition the call ``i``, which leaves a manual region over all devices; return the global array.
 
     A manual region is code on local shapes. The call's operand becomes a tile of the array, whose tiling is

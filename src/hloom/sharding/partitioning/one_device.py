@@ -34,7 +34,7 @@ def run_on(i: HloInstruction, device: int, devices: int, collectives: Collective
     number = inserter.op(PartitionId(), shape=Shape(U32, ()))
     is_device = inserter.compare(number, "EQ", inserter.scalar(device, U32))
     argument = inserter.op(Tuple(), *i.operands, shape=Shape.tuple_([o.shape for o in i.operands]))
-    branches = [_call(i, argument.shape), _zeros(i, argument.shape)]
+    branches = [_branch_with_call(i, argument.shape), _branch_with_zeros(i, argument.shape)]
     result = inserter.op(Conditional(), is_device, argument, argument, shape=i.shape, computations=branches)
     return _broadcast(result, device, devices, collectives)
 
@@ -56,7 +56,7 @@ def _broadcast(
     return inserter.op(Tuple(), *parts, shape=value.shape)
 
 
-def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInstruction]:
+def _empty_branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInstruction]:
     """Add a computation with one parameter, of shape ``argument``, to the module of ``i``; return both.
 
     It becomes a branch of a conditional. Its name is derived from that of ``i``.
@@ -67,12 +67,12 @@ def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInst
     return computation, computation.add(parameter)
 
 
-def _call(i: HloInstruction, argument: Shape) -> HloComputation:
+def _branch_with_call(i: HloInstruction, argument: Shape) -> HloComputation:
     """Add a computation that applies ``i`` to the elements of its only parameter, a tuple; return it.
 
     It is the branch of a conditional that one device takes. ``argument`` is the shape of the tuple.
     """
-    computation, parameter = _branch(i, argument)
+    computation, parameter = _empty_branch(i, argument)
     inserter = Inserter(parameter)
     operands = [
         inserter.op(GetTupleElement(index=n), parameter, shape=shape)
@@ -84,13 +84,13 @@ def _call(i: HloInstruction, argument: Shape) -> HloComputation:
     return computation
 
 
-def _zeros(i: HloInstruction, argument: Shape) -> HloComputation:
+def _branch_with_zeros(i: HloInstruction, argument: Shape) -> HloComputation:
     """Add a computation that returns zeros of the shape of ``i``; return it.
 
     It is the branch of a conditional for the devices that do not run ``i``. ``argument`` is the shape of its
     parameter, which it does not use.
     """
-    computation, parameter = _branch(i, argument)
+    computation, parameter = _empty_branch(i, argument)
     computation.root = _zero(Inserter(parameter), i.shape)
     return computation
 

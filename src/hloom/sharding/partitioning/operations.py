@@ -33,7 +33,7 @@ from hloom.sharding.planning.assignment import (
     from_dimensions,
     operand_tiling,
     result_tiling,
-    scattered,
+    scattered_result_dimension,
 )
 from hloom.sharding.planning.decisions import (
     Cause,
@@ -323,7 +323,8 @@ def _reduced(
     if isinstance(target, Tiling) and stay_unreduced(tiling, target, sharded):
         tiling = target
     elif (
-        isinstance(target, Tiling) and (d := scattered(tiling, target, shape.dimensions, sharded)) is not None
+        isinstance(target, Tiling)
+        and (d := scattered_result_dimension(tiling, target, shape.dimensions, sharded)) is not None
     ):
         total = state.collectives.reduce_scatter(i, combiner, d, target.groups([d], value.fixed))
         tiling = target

@@ -23,9 +23,9 @@ from hloom.sharding.partitioning.manual_regions import (
     TO_FULL,
     TO_SHARD,
     enter_region,
-    enter_tiles,
+    enter_region_of_all_devices,
     leave_region,
-    leave_tiles,
+    leave_region_of_all_devices,
 )
 from hloom.sharding.partitioning.one_device import device_of
 from hloom.sharding.partitioning.operations import (
@@ -109,7 +109,7 @@ def _combine_all_reduces(state: PartitionState) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Argument:
+class _ArgumentSharding:
     """The sharding of the value bound to a parameter of a computation.
 
     Attributes:
@@ -139,7 +139,7 @@ def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
     return state.values[entry.root].tilings
 
 
-def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _Argument:
+def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _ArgumentSharding:
     """Return the sharding of the entry parameter ``p``, whose number is ``number``.
 
     This is the annotated one, else the one that propagation inferred, if the module leaves the parameter's
@@ -148,12 +148,13 @@ def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _A
     annotated = state.required.get(p)
     inferred = state.propagation.tiling(p)
     if annotated is None and inferred is not None and state.annotations.is_open(number, p.shape):
-        return _Argument(inferred, decisions=Decision(p, p.shape, inferred, trace=state.propagation.trace))
-    return _Argument(annotated or state.replicated(p.shape))
+        decision = Decision(p, p.shape, inferred, trace=state.propagation.trace)
+        return _ArgumentSharding(inferred, decisions=decision)
+    return _ArgumentSharding(annotated or state.replicated(p.shape))
 
 
 def _partition_computation(
-    state: PartitionState, computation: HloComputation, arguments: Sequence[_Argument]
+    state: PartitionState, computation: HloComputation, arguments: Sequence[_ArgumentSharding]
 ) -> None:
     """Rewrite the instructions of a computation to compute tiles.
 
@@ -194,8 +195,8 @@ def _partition_instruction(state: PartitionState, i: HloInstruction) -> None:
 _BORDERS = {
     TO_LOCAL: enter_region,
     TO_GLOBAL: leave_region,
-    TO_SHARD: enter_tiles,
-    TO_FULL: leave_tiles,
+    TO_SHARD: enter_region_of_all_devices,
+    TO_FULL: leave_region_of_all_devices,
 }
 
 
@@ -235,7 +236,7 @@ def _partition_while(state: PartitionState, i: HloInstruction, region: Region) -
     decisions = state.values[copy].decisions
     body, condition = i.called_computations
     for computation in (body, condition):
-        _partition_computation(state, computation, [_Argument(tilings, region, decisions)])
+        _partition_computation(state, computation, [_ArgumentSharding(tilings, region, decisions)])
     body.root = resharded(state, body.root, tilings, purpose)
     replicated = state.replicated(state.values[condition.root].shape)
     condition.root = resharded(state, condition.root, replicated, purpose)
@@ -256,7 +257,8 @@ def _partition_conditional(state: PartitionState, i: HloInstruction, region: Reg
     tilings = _propagated(state, i, state.replicated(i.shape), region)
     for computation, argument in zip(i.called_computations, arguments, strict=True):
         value = state.values[argument]
-        _partition_computation(state, computation, [_Argument(value.tilings, region, value.decisions)])
+        sharding = _ArgumentSharding(value.tilings, region, value.decisions)
+        _partition_computation(state, computation, [sharding])
         computation.root = resharded(state, computation.root, tilings, purpose)
     state.rewrite(i, tilings, region)
 

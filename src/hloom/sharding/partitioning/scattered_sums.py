@@ -10,7 +10,7 @@ from hloom.operations.collectives import AllReduce
 from hloom.operations.conversion import Convert
 from hloom.passes.writing import Inserter, Writer
 from hloom.sharding.partitioning.state import PartitionState
-from hloom.sharding.planning.assignment import scattered
+from hloom.sharding.planning.assignment import scattered_result_dimension
 from hloom.sharding.planning.decisions import Cause
 from hloom.sharding.tiling.tiling import Tiling
 
@@ -40,7 +40,7 @@ def _scatter(state: PartitionState, all_reduce: HloInstruction, cause: Cause) ->
     (target,) = tilings
     if target is None or not isinstance(by.tiling, Tiling):
         return
-    d = scattered(by.tiling, target, by.shape.dimensions, by.sharded)
+    d = scattered_result_dimension(by.tiling, target, by.shape.dimensions, by.sharded)
     if d is None:
         return
     combiner = next(factor.combiner for factor, _ in by.sharded if factor.combiner is not None)

@@ -83,7 +83,7 @@ class PartitionState:
         self.devices = devices
         self.annotations = Annotations(module, devices)
         self.propagation, members = propagated(module, self.annotations)
-        required = {i: self._required(i, i in members) for i in self.propagation.flow.instructions}
+        required = {i: self._required(i, i in members) for i in self.propagation.value_classes.instructions}
         self.required = {i: tilings for i, tilings in required.items() if tilings is not None}
         self.collectives = CollectiveWriter(module)
         self.resharder = Resharder(self.collectives)

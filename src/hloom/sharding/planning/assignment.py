@@ -291,7 +291,11 @@ def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor
     width = (accumulation_type(problem.i, problem.result) or problem.result.element_type).bits / 8
     count = math.prod(reduced.tiles[0] for factor, reduced in sharded if factor.result is None)
     size = width * math.prod(tiling.local(dimensions))
-    if count > 1 and target is not None and scattered(tiling, target, dimensions, sharded) is not None:
+    if (
+        count > 1
+        and target is not None
+        and scattered_result_dimension(tiling, target, dimensions, sharded) is not None
+    ):
         return size * (count - 1) / count
     if stay_unreduced(tiling, target, sharded):
         return 0.0
@@ -312,7 +316,7 @@ def accumulation_type(i: HloInstruction, result: Shape) -> ElementType | None:
     return F32 if narrow and i.operation.family is Family.CONTRACTION else None
 
 
-def scattered(
+def scattered_result_dimension(
     tiling: Tiling, target: Tiling, dimensions: Sequence[int], sharded: Sequence[ShardedFactor]
 ) -> int | None:
     """Return the dimension along which a reduce-scatter of partial results yields the tiling ``target``.

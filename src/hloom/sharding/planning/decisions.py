@@ -10,7 +10,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.records import dataclass
 from hloom.shape.shape import Shape
-from hloom.sharding.planning.flow import Flow, Leaf
+from hloom.sharding.planning.value_classes import Leaf, ValueClasses
 from hloom.sharding.tiling.tiling import Tiling
 
 ShardedFactor: TypeAlias = "tuple[Factor, Tiling]"
@@ -62,20 +62,20 @@ class PropagationTrace:
     """The steps of sharding propagation in a program.
 
     Attributes:
-        flow: the value classes of the program; a value class is a set of arrays that must share one tiling.
+        value_classes: the program's value classes, sets of arrays that must share one tiling.
         last: the step that sharded a dimension, by (representative of a value class, dimension number).
         annotated: the instruction with the annotation, by representative of each annotated value class.
     """
 
-    flow: Flow
+    value_classes: ValueClasses
     last: dict[tuple[Leaf, int], PropagationStep] = field(
         default_factory=dict[tuple[Leaf, int], PropagationStep]
     )
     annotated: dict[Leaf, HloInstruction] = field(default_factory=dict[Leaf, HloInstruction])
 
-    def reaches(self, i: HloInstruction, d: int) -> bool:
+    def is_propagated(self, i: HloInstruction, d: int) -> bool:
         """Return true if propagation, not an annotation, sharded dimension ``d`` of the array ``i``."""
-        return (self.flow.class_of(i), d) in self.last
+        return (self.value_classes.class_of(i), d) in self.last
 
     def source(self, i: HloInstruction, d: int) -> tuple[HloInstruction, Sequence[PropagationStep]]:
         """Return the annotated array from which propagation carried a sharding to dimension ``d`` of ``i``.
@@ -83,7 +83,7 @@ class PropagationTrace:
         The second result has the steps from that array to ``i``, in order; empty if propagation did not
         shard the dimension.
         """
-        at = (self.flow.class_of(i), d)
+        at = (self.value_classes.class_of(i), d)
         steps: list[PropagationStep] = []
         while (step := self.last.get(at)) is not None:
             steps.append(step)

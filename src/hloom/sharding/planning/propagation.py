@@ -2,7 +2,7 @@
 
 Shardings propagate along the factors of operations, forward and backward, to a fixed point: first through
 elementwise operations, which never need resharding, then through all operations. All arrays of a value class
-(`flow.py`) have one tiling.
+(`value_classes.py`) have one tiling.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
 from hloom.records import dataclass
 from hloom.sharding.planning.decisions import PropagationStep, PropagationTrace
-from hloom.sharding.planning.flow import Flow, Leaf
+from hloom.sharding.planning.value_classes import Leaf, ValueClasses
 from hloom.sharding.tiling.coordinates import Coordinate, are_independent
 from hloom.sharding.tiling.tiling import Tiling
 
@@ -64,7 +64,7 @@ class Propagation:
     """The result of sharding propagation: tilings inferred from annotations.
 
     Attributes:
-        flow: the value classes of the program; a value class is a set of arrays that must share one tiling.
+        value_classes: the program's value classes, sets of arrays that must share one tiling.
         devices: the number of devices.
         tilings: the tiling of each value class that is annotated or sharded, by its representative.
         factors: the factors of each instruction: indices, such as a contracting dimension, with the
@@ -74,7 +74,7 @@ class Propagation:
 
     def __init__(
         self,
-        flow: Flow,
+        value_classes: ValueClasses,
         annotated: Iterable[Statement],
         borders: Mapping[HloInstruction, Border],
         devices: int,
@@ -82,7 +82,7 @@ class Propagation:
         """Propagate annotated tilings through the program to a fixed point.
 
         Args:
-            flow: the sets of arrays that must share one tiling.
+            value_classes: the sets of arrays that must share one tiling.
             annotated: the annotated tilings; only their open dimensions may be sharded further. If several
                 are about arrays that must share one tiling, the first counts.
             borders: the calls that enter or leave manual regions (bodies of ``shard_map``). An array that
@@ -90,15 +90,15 @@ class Propagation:
                 its other dimensions.
             devices: the number of devices.
         """
-        self.flow = flow
+        self.value_classes = value_classes
         self._borders = borders
         self.devices = devices
         self.tilings: dict[Leaf, Tiling] = {}
-        self.trace = PropagationTrace(flow)
+        self.trace = PropagationTrace(value_classes)
         self._closed: dict[Leaf, Collection[int]] = {}
         for statement in annotated:
             i, index = statement.leaf
-            leaf = flow.class_of(i, index)
+            leaf = value_classes.class_of(i, index)
             if leaf not in self.tilings:
                 self.tilings[leaf], self.trace.annotated[leaf] = statement.tiling, i
                 self._closed[leaf] = set(range(len(statement.tiling.tiles))) - statement.open
@@ -106,10 +106,10 @@ class Propagation:
         for call, border in entering:
             for i, tiling in zip(call.operands, border.manual, strict=True):
                 if i.shape.is_array:
-                    self.tilings.setdefault(flow.class_of(i), tiling)
-                    self.trace.annotated.setdefault(flow.class_of(i), i)
+                    self.tilings.setdefault(value_classes.class_of(i), tiling)
+                    self.trace.annotated.setdefault(value_classes.class_of(i), i)
         self.factors: dict[HloInstruction, list[Factor]] = {
-            i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in flow.instructions
+            i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in value_classes.instructions
         }
         self._propagate()
 
@@ -118,10 +118,12 @@ class Propagation:
 
         The array is the value of ``i`` or, if that is a tuple, its element at the shape index ``index``.
         """
-        return self.tilings.get(self.flow.class_of(i, index))
+        return self.tilings.get(self.value_classes.class_of(i, index))
 
     def _propagate(self) -> None:
-        every = [(i, factors) for i in self.flow.instructions if (factors := self._factor_dimensions(i))]
+        every = [
+            (i, factors) for i in self.value_classes.instructions if (factors := self._factor_dimensions(i))
+        ]
         for elementwise in (True, False):
             selected = [
                 (i, factors)
@@ -147,11 +149,11 @@ class Propagation:
         if isinstance(i.operation, Parameter) or not all(o.shape.is_array for o in i.operands):
             return []
         results = [
-            (self.flow.class_of(i, index), leaf.dimensions)
+            (self.value_classes.class_of(i, index), leaf.dimensions)
             for index, leaf in i.shape.leaves()
             if leaf.is_array
         ]
-        operands = [(self.flow.class_of(o), o.shape.dimensions) for o in i.operands]
+        operands = [(self.value_classes.class_of(o), o.shape.dimensions) for o in i.operands]
         factors: list[_FactorDimensions] = []
         for factor in self.factors[i]:
             d = factor.result
@@ -173,8 +175,9 @@ class Propagation:
                 continue
             for d, size in enumerate(result.dimensions):
                 if not manual.is_sharded(d):
-                    outer = (self.flow.class_of(operand), operand.shape.dimensions, d)
-                    factors.append((size, [(self.flow.class_of(i, index), result.dimensions, d), outer]))
+                    outer = (self.value_classes.class_of(operand), operand.shape.dimensions, d)
+                    inner = (self.value_classes.class_of(i, index), result.dimensions, d)
+                    factors.append((size, [inner, outer]))
         return factors
 
     def _crosses(self, i: HloInstruction, tiling: Tiling) -> bool:

@@ -17,8 +17,8 @@ from hloom.ir.named_sharding import NamedSharding
 from hloom.ir.sharding import Sharding
 from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL, CustomCall
 from hloom.shape.shape import Shape
-from hloom.sharding.planning.flow import Flow
 from hloom.sharding.planning.propagation import Border, Propagation, Statement
+from hloom.sharding.planning.value_classes import ValueClasses
 from hloom.sharding.reading.preparation import sharding_groups
 from hloom.sharding.reading.shardy import parse_axes, parse_meshes, parse_shardings
 from hloom.sharding.tiling.tiling import Tiling, coordinate_in_mesh
@@ -152,15 +152,15 @@ def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation
     have the tiling of a loop's state, a conditional or a sharding group.
     """
     groups = sharding_groups(module.computations)
-    flow = Flow(module.entry, groups)
+    value_classes = ValueClasses(module.entry, groups)
     replicated = [
         Statement((p, ()), Tiling.replicated(p.shape.rank, annotations.devices))
         for number, p in enumerate(module.entry.parameters)
-        if p.shape.is_array and not annotations.is_open(number, p.shape) and not flow.is_merged(p)
+        if p.shape.is_array and not annotations.is_open(number, p.shape) and not value_classes.is_merged(p)
     ]
-    annotated = [statement for i in flow.instructions for statement in annotations.statements(i)]
-    borders = annotations.borders(flow.instructions)
-    propagation = Propagation(flow, [*annotated, *replicated], borders, annotations.devices)
+    annotated = [statement for i in value_classes.instructions for statement in annotations.statements(i)]
+    borders = annotations.borders(value_classes.instructions)
+    propagation = Propagation(value_classes, [*annotated, *replicated], borders, annotations.devices)
     return propagation, {i for group in groups for i in group}
 
 

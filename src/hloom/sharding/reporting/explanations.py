@@ -241,7 +241,7 @@ class Explainer:
         while not decision.is_annotated:
             sharded = next((sharded for sharded in decision.sharded if sharded[0].result == d), None)
             if sharded is None:
-                if decision.trace is not None and decision.trace.reaches(decision.instruction, d):
+                if decision.trace is not None and decision.trace.is_propagated(decision.instruction, d):
                     yield from self._propagated_origin(decision, d, coordinate)
                 return
             factor, tiling = sharded

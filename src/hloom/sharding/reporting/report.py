@@ -24,7 +24,12 @@ from hloom.sharding.reading.meshes import axes_along, device_count, mesh_of, res
 from hloom.sharding.reporting.explanations import Conflict, Explainer, Why
 from hloom.sharding.reporting.memory import MemoryUsage, memory_of
 from hloom.sharding.reporting.replication import ReplicatedArray, replicated_arrays
-from hloom.sharding.reporting.suggestions import Costs, Suggestion, scatters, suggested_shardings
+from hloom.sharding.reporting.suggestions import (
+    Costs,
+    Suggestion,
+    suggested_reduce_scatters,
+    suggested_shardings,
+)
 from hloom.sharding.reporting.topologies import Link, links_of, memory_of_device
 from hloom.sharding.reporting.traffic import Execution, executions
 
@@ -177,7 +182,7 @@ def report(
         unknown_loops,
         tuple(explainer.conflicts(partitioned.decisions)),
         replicated_arrays(partitioned, devices, named, _LEAST * usage.peak_bytes),
-        tuple(scatters(executed)),
+        tuple(suggested_reduce_scatters(executed)),
     )
     if not tries:
         return summary

@@ -323,7 +323,7 @@ def _suggestion(
     )
 
 
-def scatters(executed: Sequence[Execution]) -> list[Suggestion]:
+def suggested_reduce_scatters(executed: Sequence[Execution]) -> list[Suggestion]:
     """Return a suggestion for each all-reduce of whose result each device uses only its own slice.
 
     It suggests a reduce-scatter instead. ``executed`` has the collectives of the program, each with the

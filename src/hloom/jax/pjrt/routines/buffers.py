@@ -142,7 +142,7 @@ def release_foreign(f: Function, storage: Fields) -> None:
         f.call_pointer(VOID, callee, data, argument)
 
 
-def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fields:
+def _initialize_storage(f: Function, storage: Fields, data: Value, release: Routine) -> Fields:
     """Emit stores to the fields of a new storage: one reference, the data's address, the release function.
 
     Returns ``storage``.
@@ -166,18 +166,22 @@ def pjrt_storage(f: Function, bytes: Value) -> Fields:
     with f.when(bytes.compare("ult", TINY)):
         tiny = malloc(f, bytes + head)
         f.return_if(is_null(tiny), 0)
-        f.return_value(_describe(f, Fields(STORAGE, tiny), f.offset(tiny, head), release_inline).pointer)
+        storage = _initialize_storage(f, Fields(STORAGE, tiny), f.offset(tiny, head), release_inline)
+        f.return_value(storage.pointer)
     with f.when(bytes.compare("ult", SMALL)):
         small = aligned_alloc(f, f.constant(I64, 64), (bytes + (head + 63)) & -64)
         f.return_if(is_null(small), 0)
-        f.return_value(_describe(f, Fields(STORAGE, small), f.offset(small, head), release_inline).pointer)
+        storage = _initialize_storage(f, Fields(STORAGE, small), f.offset(small, head), release_inline)
+        f.return_value(storage.pointer)
     data = pjrt_take(f, bytes)
     f.return_if(is_null(data), 0)
-    return _describe(f, Fields(STORAGE, malloc(f, head)), data, release_pooled)
+    return _initialize_storage(f, Fields(STORAGE, malloc(f, head)), data, release_pooled)
 
 
 @routine(PTR, data=PTR, release=PTR, argument=PTR, second_argument=PTR)
-def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
+def new_foreign_storage(
+    f: Function, data: Value, release: Value, argument: Value, second_argument: Value
+) -> Fields:
     """Emit a native function that returns a new storage for an array at the address ``data``, without a copy.
 
     A storage is a reference-counted memory block; it has one reference. When the last one is dropped,
@@ -290,7 +294,7 @@ def refuse_deleted(f: Function) -> Value:
     return refusal(f, INVALID_ARGUMENT, "Buffer has been deleted or donated.")
 
 
-def living(f: Function, args: Fields, name: str = "buffer") -> Fields:
+def load_undeleted_buffer(f: Function, args: Fields, name: str = "buffer") -> Fields:
     """Emit a load of the buffer in the field ``name`` of a PJRT function's arguments; return the buffer.
 
     If the buffer is deleted, the emitted code returns an error from the PJRT function.
@@ -335,25 +339,25 @@ def memory_layout(f: Function, args: Fields) -> None:
 
 
 @function("Buffer_ReadyEvent")
-def ready_event(f: Function, args: Fields) -> None:
-    args["event"] = keep_event(f, living(f, args)["event"])
+def buffer_ready_event(f: Function, args: Fields) -> None:
+    args["event"] = keep_event(f, load_undeleted_buffer(f, args)["event"])
 
 
 @function("Buffer_UnsafePointer")
 def unsafe_pointer(f: Function, args: Fields) -> None:
-    buffer = living(f, args)
+    buffer = load_undeleted_buffer(f, args)
     forbid_packed_form(f, buffer["storage"])
     args["buffer_pointer"] = buffer["data"]
 
 
 @function("Buffer_OpaqueDeviceMemoryDataPointer")
 def data_pointer(f: Function, args: Fields) -> None:
-    args["device_memory_ptr"] = living(f, args)["data"]
+    args["device_memory_ptr"] = load_undeleted_buffer(f, args)["data"]
 
 
 @function("Buffer_IncreaseExternalReferenceCount")
 def keep_external(f: Function, args: Fields) -> None:
-    keep_storage(f, living(f, args)["storage"])
+    keep_storage(f, load_undeleted_buffer(f, args)["storage"])
 
 
 @function("Buffer_DecreaseExternalReferenceCount")
@@ -362,7 +366,7 @@ def drop_external(f: Function, args: Fields) -> None:
 
 
 @routine(PTR, buffer=BUFFER, device=DEVICE, memory=MEMORY)
-def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Fields:
+def buffer_sharing_storage(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Fields:
     """Emit a native function that returns a new buffer on ``device`` and ``memory``, equal to ``buffer``.
 
     No data are copied: buffers are immutable, so both have the same storage, event and layout.
@@ -388,11 +392,11 @@ def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Field
 
 @function("Buffer_CopyToDevice")
 def copy_to_device(f: Function, args: Fields) -> None:
-    buffer, device = living(f, args), Fields(DEVICE, args["dst_device"])
-    args["dst_buffer"] = shared(f, buffer, device, device["memory"])
+    buffer, device = load_undeleted_buffer(f, args), Fields(DEVICE, args["dst_device"])
+    args["dst_buffer"] = buffer_sharing_storage(f, buffer, device, device["memory"])
 
 
 @function("Buffer_CopyToMemory")
 def copy_to_memory(f: Function, args: Fields) -> None:
-    buffer, memory = living(f, args), Fields(MEMORY, args["dst_memory"])
-    args["dst_buffer"] = shared(f, buffer, memory["device"], memory)
+    buffer, memory = load_undeleted_buffer(f, args), Fields(MEMORY, args["dst_memory"])
+    args["dst_buffer"] = buffer_sharing_storage(f, buffer, memory["device"], memory)

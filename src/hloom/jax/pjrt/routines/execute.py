@@ -54,7 +54,7 @@ def pjrt_set_tracing(f: Function, sessions: Value) -> None:
 
 
 @routine(I32, executable=EXECUTABLE, arguments=PTR)
-def examine(f: Function, executable: Fields, arguments: Value) -> Value:
+def worst_argument_state(f: Function, executable: Fields, arguments: Value) -> Value:
     """Emit a native function that compares one device's argument buffers with the program's parameters.
 
     It returns the greatest of these numbers: 0 for a ready buffer, 1 for one whose event is pending or has
@@ -128,7 +128,7 @@ def _examine_all(f: Function, executable: Fields, args: Fields, native: Section)
     is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:
         arguments = arguments_of(f, args, loop.index)
-        state = examine(f, executable, arguments)
+        state = worst_argument_state(f, executable, arguments)
         native.leave_if(state.compare("eq", _MISMATCH))
         is_late.set(is_late.get() | state.compare("eq", _LATE))
         with f.when(~is_zero(executable["num_donated"])):

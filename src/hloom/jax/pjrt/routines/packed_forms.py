@@ -40,7 +40,7 @@ def pjrt_packed_bytes(f: Function) -> Value:
 
 
 @routine(I64, storage=STORAGE, packed=PACKED)
-def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
+def packed_form_word(f: Function, storage: Fields, packed: Fields) -> Value:
     """Emit a native function that returns the word that tells a program about an argument's packed form.
 
     The packed form is a copy of the argument in the order that the program's kernels read. The word is 0 if
@@ -74,14 +74,14 @@ def find_packed_forms(f: Function, executable: Fields, sources: Value, storages:
     """Emit a native function that looks up the packed forms of the arguments of one device.
 
     Packed forms are copies of arrays in the order that kernels read. For each argument that may have one, the
-    function stores what `packed_word` returns (0 or an address) in the table ``sources``, after the addresses
-    of the inputs.
+    function stores what `packed_form_word` returns (0 or an address) in the table ``sources``, after the
+    addresses of the inputs.
     """
     words = f.offset(sources, executable["num_inputs"], PTR)
     with f.loop(0, executable["num_packed"]) as loop:
         packed = Fields(PACKED, executable["packed"]).at(loop.index)
         storage = Fields(STORAGE, load_element(PTR, storages, packed["argument"]))
-        store_element(words, loop.index, packed_word(f, storage, packed))
+        store_element(words, loop.index, packed_form_word(f, storage, packed))
 
 
 @routine(executable=EXECUTABLE, sources=PTR, storages=PTR, status=I32)

@@ -73,8 +73,8 @@ def run(f: Function, executable: Fields, sources: Value, targets: Value, storage
 
     ``sources`` and ``targets`` are tables of the addresses of inputs and outputs, device after device. On one
     device, ``storages`` is the table of the inputs' storages (memory blocks), and ``sources`` has room after
-    the inputs for a word (`packed_word`) for each argument that may have a packed copy. If the program has a
-    gang (one thread runs all devices), the calling thread must have locked it.
+    the inputs for a word (`packed_form_word`) for each argument that may have a packed copy. If the program
+    has a gang (one thread runs all devices), the calling thread must have locked it.
     """
     with f.when(~is_null(executable["gang"])):
         status = _run_together(f, executable, sources, targets)

@@ -26,9 +26,9 @@ from hloom.jax.pjrt.errors import INVALID_ARGUMENT
 from hloom.jax.pjrt.routines.buffers import (
     NEVER,
     drop_storage,
-    foreign,
     keep_storage,
-    living,
+    load_undeleted_buffer,
+    new_foreign_storage,
     pjrt_buffer,
     pjrt_storage,
     release_foreign,
@@ -67,7 +67,7 @@ def to_host(f: Function, args: Fields) -> Value:
     """
     with f.when(~is_null(args["host_layout"])):
         f.return_value(f.call_pointer(PTR, _PYTHON(f)["to_host"], args.pointer))
-    buffer, target = living(f, args, "src"), args["dst"]
+    buffer, target = load_undeleted_buffer(f, args, "src"), args["dst"]
     size = buffer["bytes"]
     with f.when(is_null(target)):
         args["dst_size"] = size
@@ -86,7 +86,7 @@ def raw_to_host(f: Function, args: Fields) -> Value:
     They go to the host address that the caller passes. The function returns an error if the buffer has fewer
     than ``transfer_size`` bytes from ``offset`` on.
     """
-    buffer, offset, size = living(f, args), args["offset"], args["transfer_size"]
+    buffer, offset, size = load_undeleted_buffer(f, args), args["offset"], args["transfer_size"]
     total = buffer["bytes"]
     with f.when(offset.compare("ugt", total) | size.compare("ugt", total - offset)):
         f.return_value(refusal(f, INVALID_ARGUMENT, "bytes beyond the end of the buffer"))
@@ -179,7 +179,7 @@ def _host_storage(f: Function, args: Fields, size: Value, native: Section) -> tu
     is_aligned = is_zero(data.cast("ptrtoint", I64) & (_BORROWED_ALIGNMENT - 1))
     with choose(f, is_lasting & size.compare("uge", _LEAST_BORROWED) & is_aligned) as choice:
         event.set(pjrt_event(f, 2))
-        storage.set(foreign(f, data, release_host.address(f), event.get(), 0))
+        storage.set(new_foreign_storage(f, data, release_host.address(f), event.get(), 0))
         choice.otherwise()
         storage.set(pjrt_storage(f, size))
         native.leave_if(is_null(storage.get()))
@@ -217,6 +217,6 @@ def pjrt_view(
     When the memory is no longer used, the caller's function ``callee`` is called with ``data`` and
     ``argument``, unless ``callee`` is null. ``type`` is PJRT's number of the element type.
     """
-    storage = Fields(STORAGE, foreign(f, data, release_foreign.address(f), callee, argument))
+    storage = Fields(STORAGE, new_foreign_storage(f, data, release_foreign.address(f), callee, argument))
     storage["uses"] = NEVER
     return pjrt_buffer(f, storage, device, memory, 0, bytes, type, rank, dimensions)

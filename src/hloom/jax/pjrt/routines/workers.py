@@ -46,7 +46,7 @@ class TaskAddresses:
 
     Attributes:
         sources: addresses of the inputs' data, then a word for each argument that may have a packed copy
-            (`packed_word`).
+            (`packed_form_word`).
         targets: addresses of the outputs' data.
         storages: addresses of the reference-counted memory blocks (`STORAGE`) of inputs, then of outputs.
         events: addresses of the events of the inputs, which complete when the inputs' data are written.

@@ -14,7 +14,7 @@ Leaf: TypeAlias = "tuple[HloInstruction, tuple[int, ...]]"
 """An array: an instruction, and the shape index in its value, empty unless the value is a tuple."""
 
 
-class Flow:
+class ValueClasses:
     """The value classes of a program: sets of arrays that must have the same tiling.
 
     A class arises where tuples, get-tuple-elements, barriers, loops, conditionals or sharding groups pass on
