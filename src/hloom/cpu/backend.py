@@ -13,7 +13,7 @@ import numpy as np
 from hloom.codegen.target import Target, host, reproducible_target, require_native_platform
 from hloom.cpu.leaves import flat, joined
 from hloom.cpu.native import NativeExecutable, compile_or_load
-from hloom.cpu.refinement import Recent, RefinedForms, sized
+from hloom.cpu.refinement import Recent, RefinedPrograms, sized
 from hloom.cpu.runtime.context import Context
 from hloom.devices.world import VirtualDevice, World
 from hloom.errors import HloError
@@ -196,7 +196,7 @@ class UnboundedProgram(_Inspected):
     """A program with unbounded dimensions; a run compiles it if its combination of argument sizes is new."""
 
     def __init__(self, module: HloModule, options: CompileOptions) -> None:
-        self._forms = RefinedForms(module, reproducible=options.reproducible)
+        self._refined = RefinedPrograms(module, reproducible=options.reproducible)
 
     @property
     def native(self) -> NativeExecutable:
@@ -204,13 +204,13 @@ class UnboundedProgram(_Inspected):
 
         Raises HloError (rule ``compile.unbounded``) before the first run, as nothing is compiled yet.
         """
-        if self._forms.latest is None:
+        if self._refined.latest is None:
             message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
             raise HloError(message, rule="compile.unbounded")
-        return self._forms.latest
+        return self._refined.latest
 
     def load(self, device: VirtualDevice) -> DeviceProgram:
-        return UnboundedDeviceProgram(self._forms, device)
+        return UnboundedDeviceProgram(self._refined, device)
 
 
 class CompiledDeviceProgram(DeviceProgram):
@@ -291,8 +291,8 @@ class UnboundedDeviceProgram(DeviceProgram):
     code.
     """
 
-    def __init__(self, forms: RefinedForms, device: VirtualDevice) -> None:
-        self._forms = forms
+    def __init__(self, refined: RefinedPrograms, device: VirtualDevice) -> None:
+        self._refined = refined
         self._device = device
         self._programs: Recent[NativeExecutable, CompiledDeviceProgram] = Recent()
 
@@ -306,7 +306,7 @@ class UnboundedDeviceProgram(DeviceProgram):
         return self._program(arguments).profile(arguments)
 
     def _program(self, arguments: Sequence[Value]) -> CompiledDeviceProgram:
-        parameters = self._forms.module.entry.parameters
+        parameters = self._refined.module.entry.parameters
         shapes = tuple([sized(p.shape, v) for p, v in zip(parameters, arguments, strict=True)])
-        native = self._forms.form(shapes)
+        native = self._refined.compiled_for(shapes)
         return self._programs.get(native, lambda: CompiledDeviceProgram(native, self._device))

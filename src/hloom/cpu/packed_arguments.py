@@ -47,7 +47,7 @@ class PackedArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class ArgumentParts:
+class ArgumentOperand:
     """An operand of a dot or convolution that is an argument, or a slice that is one of its equal parts.
 
     Attributes:
@@ -87,7 +87,7 @@ class EntryEmitter(Protocol):
         """Return the address of an instruction's array, as a value of the emitted code."""
         ...
 
-    def instead(self) -> AbstractContextManager[None]:
+    def uncounted(self) -> AbstractContextManager[None]:
         """Return a context manager for emitting kernels that do not count as work of the program.
 
         They run in place of other kernels, which are counted.
@@ -116,7 +116,7 @@ class PackedArguments:
         """
         return tuple(packed for packed, _ in self._packing.values())
 
-    def factor(self, i: HloInstruction) -> ArgumentParts | None:
+    def argument_operand(self, i: HloInstruction) -> ArgumentOperand | None:
         """Return the argument, or the part of an argument, in whose memory the array of operand ``i`` lies.
 
         Returns None if the array lies in other memory, or if the argument is too small to pack, or donated.
@@ -126,9 +126,9 @@ class PackedArguments:
         if memory.kind != "argument" or memory.size < LEAST_BYTES or memory.number in self._donated:
             return None
         if buffer is memory:
-            return ArgumentParts(memory.number, 1, i)
+            return ArgumentOperand(memory.number, 1, i)
         is_stack = buffer.base is not None and buffer.base.find() is memory and self._is_part(buffer)
-        return ArgumentParts(memory.number, memory.size // buffer.size, i) if is_stack else None
+        return ArgumentOperand(memory.number, memory.size // buffer.size, i) if is_stack else None
 
     @cached_property
     def _donated(self) -> frozenset[int]:
@@ -159,7 +159,7 @@ class PackedArguments:
         return part[outer:] == array[outer:]
 
     def address(
-        self, factor: ArgumentParts, part_bytes: int, form: str, pack: Callable[[Value, Value], None]
+        self, operand: ArgumentOperand, part_bytes: int, form: str, pack: Callable[[Value, Value], None]
     ) -> Value | None:
         """Emit the computation of the address of an operand's packed copy; return the address.
 
@@ -167,23 +167,23 @@ class PackedArguments:
         program already reads the argument from a copy with a different order of elements.
 
         Args:
-            factor: the operand: an argument, or one of the equal parts of an argument.
+            operand: an argument, or one of the equal parts of an argument.
             part_bytes: the size of the packed copy of one part.
             form: a text that describes the order of the elements in the copy.
             pack: emits the packing of all parts, given the addresses of the argument and of its packed copy.
         """
         program, f = self._program, self._program.function
         digest = int.from_bytes(blake2b(form.encode(), digest_size=7).digest(), "little") | 1
-        packed = PackedArgument(factor.argument, factor.parts * part_bytes, digest)
-        if self._packing.setdefault(factor.argument, (packed, pack))[0] != packed:
+        packed = PackedArgument(operand.argument, operand.parts * part_bytes, digest)
+        if self._packing.setdefault(operand.argument, (packed, pack))[0] != packed:
             return None
-        address = self._word(factor.argument) & -2
-        if factor.parts == 1:
+        address = self._word(operand.argument) & -2
+        if operand.parts == 1:
             return f.convert("inttoptr", address, PTR)
-        first = program.argument(factor.argument)
-        distance = f.convert("ptrtoint", program.pointer(factor.instruction), I64)
+        first = program.argument(operand.argument)
+        distance = f.convert("ptrtoint", program.pointer(operand.instruction), I64)
         distance = distance - f.convert("ptrtoint", first, I64)
-        bytes = program.assignment.buffer(factor.instruction).size
+        bytes = program.assignment.buffer(operand.instruction).size
         moved = address + distance.unsigned_divide(bytes) * part_bytes
         return f.convert("inttoptr", address.compare("eq", 0).select(address, moved), PTR)
 
@@ -215,7 +215,7 @@ class PackedArguments:
         f.start(self._fill)
         for argument, (_, pack) in self._packing.items():
             word = self._word(argument)
-            with f.when((word & 1).compare("ne", 0)), program.instead():
+            with f.when((word & 1).compare("ne", 0)), program.uncounted():
                 pack(program.argument(argument), f.convert("inttoptr", word - 1, PTR))
         f.jump(self._body)
         f.start(after)

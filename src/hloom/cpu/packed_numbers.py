@@ -107,22 +107,22 @@ class _Packing:
         if depth < 2 or rows > MOST_ROWS or factor.shape.element_count < least:
             return
         source = self.source(factor)
-        turned = _has_columns_first(source, inner, depth) if source is not None else None
-        if source is None or turned is None:
+        columns_first = _has_columns_first(source, inner, depth) if source is not None else None
+        if source is None or columns_first is None:
             return
-        first = _split(source.sizes, depth) if turned else 0
-        value = self.unpacked(source, first)
+        rotation = _dimension_of_depth(source.sizes, depth) if columns_first else 0
+        value = self.unpacked(source, rotation)
         if value is None:
             return
         readers = [dot, *source.path]
-        if not turned:
+        if not columns_first:
             source.numbers.replace_uses_in(readers[-1:], value)
             return
         for i, reader in zip(source.path[::-1], readers[-2::-1], strict=True):
             if isinstance(i.operation, Transpose):
                 i.replace_uses_in([reader], Writer(i).reshape(value, i.shape.dimensions))
                 return
-            value = _turned(i, value, depth)
+            value = _rotated(i, value, depth)
         first = factor.shape.rank - len(inner)
         dot.operation = renumbered(operation, side, (), [d - first for d in inner])
         dot.replace_operand(side, value)
@@ -172,18 +172,18 @@ class _Packing:
         fitting = (t for t in (et.U4, et.S4) if t.limits[0] <= limits[0] and limits[1] <= t.limits[1])
         return next(fitting, None)
 
-    def unpacked(self, source: _Source, first: int) -> HloInstruction | None:
+    def unpacked(self, source: _Source, rotation: int) -> HloInstruction | None:
         """Add instructions that pack integers two in a byte and, in the dot's computation, unpack them.
 
-        Returns the unpacked integers with rotated dimensions: ``first`` and the following ones, then those
-        before ``first``. Returns None if they are already packed, or if it does not pay to keep the packed
+        Returns the unpacked integers with rotated dimensions: ``rotation`` and the following ones, then those
+        before ``rotation``. Returns None if they are already packed, or if it does not pay to keep the packed
         ones in memory.
         """
         narrow = self.four_bits(source.kept)
         assert narrow is not None
-        if source.slice is None and not first and _is_packed(source.kept):
+        if source.slice is None and not rotation and _is_packed(source.kept):
             return None
-        carried = self.packed_of(source, first, narrow)
+        carried = self.packed_of(source, rotation, narrow)
         if not self.pays(carried):
             return None
         for loop in source.loops:
@@ -197,23 +197,23 @@ class _Packing:
         pairs = carried.shape.with_dimensions((*carried.shape.dimensions, 2)).with_element_type(narrow)
         value = w.op(BitcastConvert(), carried, shape=pairs)
         sizes = numbers.dimensions
-        if first:
-            depth = math.prod(source.sizes[first:])
-            sizes = _turned_sizes(sizes, _split(sizes, depth))
+        if rotation:
+            depth = math.prod(source.sizes[rotation:])
+            sizes = _rotated_sizes(sizes, _dimension_of_depth(sizes, depth))
         return w.convert(w.reshape(value, sizes), numbers.element_type)
 
-    def packed_of(self, source: _Source, first: int, narrow: ElementType) -> HloInstruction:
+    def packed_of(self, source: _Source, rotation: int, narrow: ElementType) -> HloInstruction:
         """Return a u8 array with two 4-bit integers in each byte, computed in the entry computation.
 
-        The first call for an array adds the instructions. The dimensions are rotated: ``first`` and the
-        following ones, then those before ``first``; the leading dimension of a stack of arrays stays in
+        The first call for an array adds the instructions. The dimensions are rotated: ``rotation`` and the
+        following ones, then those before ``rotation``; the leading dimension of a stack of arrays stays in
         front. ``narrow``: u4 or s4.
         """
-        key = source.kept, first
+        key = source.kept, rotation
         if key not in self.packed:
             w, stacks = Writer(source.kept), int(source.slice is not None)
             dimensions = range(source.kept.shape.rank)
-            order = (*dimensions[:stacks], *_turned_sizes(dimensions[stacks:], first))
+            order = (*dimensions[:stacks], *_rotated_sizes(dimensions[stacks:], rotation))
             value = w.op(Transpose(dimensions=order), w.convert(source.kept, narrow))
             *sizes, columns = value.shape.dimensions
             pairs = w.reshape(value, (*sizes, columns // 2, 2))
@@ -255,29 +255,29 @@ def _is_packed(i: HloInstruction) -> bool:
     return isinstance(i.operation, BitcastConvert)
 
 
-def _split(sizes: Sequence[int], depth: int) -> int:
+def _dimension_of_depth(sizes: Sequence[int], depth: int) -> int:
     """Return the least d > 0 for which the product of ``sizes[d:]`` is ``depth``; 0 if there is none."""
     return next((d for d in range(1, len(sizes)) if math.prod(sizes[d:]) == depth), 0)
 
 
-def _turned_sizes(sizes: Sequence[int], first: int) -> tuple[int, ...]:
-    """Return a sequence of dimensions rotated: ``sizes[first:]``, then ``sizes[:first]``."""
-    return (*sizes[first:], *sizes[:first])
+def _rotated_sizes(sizes: Sequence[int], rotation: int) -> tuple[int, ...]:
+    """Return a sequence of dimensions rotated: ``sizes[rotation:]``, then ``sizes[:rotation]``."""
+    return (*sizes[rotation:], *sizes[:rotation])
 
 
-def _turned(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruction:
+def _rotated(i: HloInstruction, value: HloInstruction, depth: int) -> HloInstruction:
     """Clone an instruction with rotated dimensions: its last ones, whose product is ``depth``, become first.
 
     ``value``: an instruction to use instead of its operand, with dimensions rotated in the same way;
     broadcast operands are transposed.
     """
-    w, first = Writer(i), _split(i.shape.dimensions, depth)
-    sizes = _turned_sizes(i.shape.dimensions, first)
+    w, rotation = Writer(i), _dimension_of_depth(i.shape.dimensions, depth)
+    sizes = _rotated_sizes(i.shape.dimensions, rotation)
     if isinstance(i.operation, Reshape):
         return w.reshape(value, sizes)
     if isinstance(i.operation, Convert):
         return w.convert(value, i.shape.element_type)
-    order = _turned_sizes(range(i.shape.rank), first)
+    order = _rotated_sizes(range(i.shape.rank), rotation)
     operands = [w.op(Transpose(dimensions=order), o) if _is_broadcast(o) else value for o in i.operands]
     return w.op(i.operation, *operands)
 
@@ -309,14 +309,14 @@ def _has_columns_first(source: _Source, inner: Sequence[int], depth: int) -> boo
     for i in source.path[::-1]:
         if isinstance(i.operation, Transpose):
             order = [d for d in i.operation.dimensions if i.operands[0].shape.dimensions[d] > 1]
-            first = _split(i.operands[0].shape.dimensions, depth)
-            behind = [d for d in order if d >= first]
-            is_turn = first and order == [*sorted(behind), *(d for d in sorted(order) if d < first)]
+            rotation = _dimension_of_depth(i.operands[0].shape.dimensions, depth)
+            behind = [d for d in order if d >= rotation]
+            is_rotation = rotation and order == [*sorted(behind), *(d for d in sorted(order) if d < rotation)]
             break
-        if not _split(i.shape.dimensions, depth):
+        if not _dimension_of_depth(i.shape.dimensions, depth):
             return None
     else:
         free = len(factor.shape.dimensions) - len(inner)
-        is_turn = sorted(inner) == list(range(free, factor.shape.rank))
-    first = _split(source.sizes, depth)
-    return True if is_turn and first and source.sizes[first - 1] % 2 == 0 else None
+        is_rotation = sorted(inner) == list(range(free, factor.shape.rank))
+    rotation = _dimension_of_depth(source.sizes, depth)
+    return True if is_rotation and rotation and source.sizes[rotation - 1] % 2 == 0 else None

@@ -80,7 +80,7 @@ _PREDICATE: TypeAlias = EntryPoint[[HloInstruction], bool]
 has_kernel: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.dot.matrix_product:has_kernel")
 prefetches: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.dot.matrix_product:prefetches")
 product_of: Final[EntryPoint[[HloInstruction], object]] = EntryPoint("hloom.cpu.kernels.dot.gemm:product_of")
-can_end_in_more: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.convolution.convolution:can_end_in_more")
+fuses_epilogue: Final[_PREDICATE] = EntryPoint("hloom.cpu.kernels.convolution.convolution:fuses_epilogue")
 has_attention_kernel: Final[_PREDICATE] = EntryPoint(
     "hloom.cpu.kernels.attention.attention_plan:has_attention_kernel"
 )
@@ -97,9 +97,9 @@ def is_product(dot: HloInstruction) -> bool:
     return product_of(dot) is not None
 
 
-def ends_in_more(product: HloInstruction) -> bool:
+def can_fuse_epilogue(product: HloInstruction) -> bool:
     """Return whether the kernel of a dot or convolution can apply elementwise operations to its result."""
-    return is_product(product) if product.opcode == "dot" else can_end_in_more(product)
+    return is_product(product) if product.opcode == "dot" else fuses_epilogue(product)
 
 
 def has_row_kernel(fusion: HloInstruction) -> bool:
@@ -203,7 +203,7 @@ CPU_PIPELINE: Final = Pipeline(
         ConvolutionLayout(),
         TreeReductionRewriter(),
         StencilUpdates(),
-        InstructionFusion(products=ends_in_more, prefetches=prefetches),
+        InstructionFusion(products=can_fuse_epilogue, prefetches=prefetches),
         ProductViews(has_kernel),
         ScatterFusion(applies_expressions),
         FusionLimiter(),

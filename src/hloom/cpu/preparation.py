@@ -73,7 +73,7 @@ def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitP
     _PIPELINE.run(module)
     pack_factors(module, kept, target)
     packed = pack_numbers(module, kept_values(module.entry, kept), _pays)
-    values = kept_values(module.entry, kept, last=packed)
+    values = kept_values(module.entry, kept, stop_at=packed)
     names = {i.name for i in frontier(module.entry, values) if _pays(i)}
     return SplitProgram(*_preparing(module, names), *_remaining(module, names, kept))
 
@@ -88,12 +88,12 @@ def _keeping(config: ModuleConfig, kept: AbstractSet[int]) -> ModuleConfig:
 
 
 def kept_values(
-    entry: HloComputation, kept: AbstractSet[int], last: Sequence[HloInstruction] = ()
+    entry: HloComputation, kept: AbstractSet[int], stop_at: Sequence[HloInstruction] = ()
 ) -> set[HloInstruction]:
     """Return the entry computation's instructions that depend only on constants and parameters ``kept``.
 
     Only instructions with static arrays as values are returned. ``kept``: the numbers of the parameters;
-    ``last``: instructions whose users, direct and indirect, are not returned.
+    ``stop_at``: instructions whose users, direct and indirect, are not returned.
     """
     values: set[HloInstruction] = set()
     for i in entry.post_order():
@@ -103,7 +103,7 @@ def kept_values(
             is_kept = i.operation.parameter_number in kept
         else:
             is_kept = isinstance(i.operation, Constant) or (
-                is_pure(i) and all(o in values and o not in last for o in i.operands)
+                is_pure(i) and all(o in values and o not in stop_at for o in i.operands)
             )
         if is_kept:
             values.add(i)

@@ -227,7 +227,7 @@ class ProgramEmitter:
         self.work = 0
         self.is_bounded = True
         self._polls = PollEmitter(self.function, self.context) if interruptible else None
-        self._packed = StackMemory(self.function, PTR, PTR, 0, self.module.alignment)
+        self._pointer_array = StackMemory(self.function, PTR, PTR, 0, self.module.alignment)
         self.timer = timer(self.function, self.context) if timer is not None else None
         self.packed_arguments: PackedArguments | None = None
 
@@ -248,8 +248,8 @@ class ProgramEmitter:
         if self.packed_arguments is not None:
             self._sequence = None
             self.packed_arguments.finish()
-        if self._packed.count:
-            self.function.stack.append(self._packed)
+        if self._pointer_array.count:
+            self.function.stack.append(self._pointer_array)
         self.module.functions |= self._inlined
         if SIMPLIFIED not in self.function.attributes:
             self.function.attributes = (STRAIGHT,)
@@ -355,7 +355,8 @@ class ProgramEmitter:
             if 2 * size < SHARED_BYTES:
                 copy_bytes(target, source, size)
             else:
-                self.share(self._merged(lambda name: copy_kernel(self.module, name, size)), [source, target])
+                kernel = self._merged(lambda name: copy_kernel(self.module, name, size))
+                self.call_parallel(kernel, [source, target])
 
     def join(self, join: Join) -> None:
         """Emit the move of a loop body's results to the loop's state, or of a branch's to the conditional."""
@@ -558,34 +559,33 @@ class ProgramEmitter:
             return
         f = self.function
         if is_parallel(kernel):
-            self.share(kernel, pointers)
+            self.call_parallel(kernel, pointers)
         else:
             f.call(None, kernel.name, *pointers, f.constant(I64, 0), f.constant(I64, kernel.trips))
         if self._polls is not None:
             self._polls.after_kernel(kernel.work)
 
     @contextmanager
-    def instead(self) -> Generator[None]:
+    def uncounted(self) -> Generator[None]:
         """Do not count the work of kernels emitted in a ``with`` block, which run in place of others."""
         work = self.work
         yield
         self.work = work
 
-    def packed(self, pointers: Sequence[Value]) -> Value:
+    def pointer_array(self, pointers: Sequence[Value]) -> Value:
         """Emit stores of ``pointers`` to a stack array that later calls reuse; return the array's address."""
         f = self.function
-        array = self._packed
+        array = self._pointer_array
         array.count = max(array.count, len(pointers))
         for number, pointer in enumerate(pointers):
             f.store(pointer, f.offset(array, number, PTR))
         return array
 
-    def share(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
+    def call_parallel(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
         """Emit a call of ``hloom_parallel``, which divides a kernel's iterations among the pool's threads."""
-        f = self.function
-        packed = self.packed(pointers)
+        f, array = self.function, self.pointer_array(pointers)
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
-        status = f.call(I32, "hloom_parallel", self.context, f.address(kernel.name), packed, trips, grain)
+        status = f.call(I32, "hloom_parallel", self.context, f.address(kernel.name), array, trips, grain)
         f.return_if(status.compare("ne", 0), 1)
 
 

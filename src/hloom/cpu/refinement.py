@@ -16,7 +16,7 @@ from hloom.ir.operation import Array, Value
 from hloom.shape.shape import Shape
 
 KEPT: Final = 32
-"""Number of compiled forms that are kept, the most recently used ones."""
+"""Number of compiled programs that are kept, the most recently used ones."""
 
 Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
@@ -41,7 +41,7 @@ class Recent(Generic[Key, Made]):
         return self._kept[key]
 
 
-class RefinedForms:
+class RefinedPrograms:
     """Compiles a program with unbounded dimensions for combinations of argument sizes; caches the results.
 
     All devices that run the program share one object, which is thread-safe.
@@ -56,10 +56,10 @@ class RefinedForms:
         module.verify()
         self.module, self.reproducible = module, reproducible
         self.latest: NativeExecutable | None = None
-        self._forms: Recent[tuple[Shape, ...], NativeExecutable] = Recent()
+        self._programs: Recent[tuple[Shape, ...], NativeExecutable] = Recent()
         self._compiling = threading.Lock()
 
-    def form(self, shapes: tuple[Shape, ...]) -> NativeExecutable:
+    def compiled_for(self, shapes: tuple[Shape, ...]) -> NativeExecutable:
         """Return the program compiled for parameters of the given shapes, from the cache if it is there.
 
         Raises HloError if a size of the program remains unbounded for these shapes.
@@ -67,7 +67,7 @@ class RefinedForms:
         from hloom.passes.expand.refine_shapes import refined_module
 
         with self._compiling:
-            self.latest = self._forms.get(
+            self.latest = self._programs.get(
                 shapes,
                 lambda: compile_or_load(refined_module(self.module, shapes), reproducible=self.reproducible),
             )

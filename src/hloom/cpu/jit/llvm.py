@@ -231,7 +231,7 @@ def generate(
     level: int = OPTIMIZED,
     assembly: bool = False,
     simplified: Sequence[str] = (),
-    promoted: bool = False,
+    inline_and_promote: bool = False,
     linked: str = "",
     internal: Sequence[str] = (),
 ) -> bytes:
@@ -243,8 +243,8 @@ def generate(
         level: optimization level of the code generator, 0 to 3; it does not affect the optimization of IR.
         assembly: return assembly instead of an object file.
         simplified: names of functions whose IR is optimized before code generation.
-        promoted: inline all calls of ``alwaysinline`` functions and promote stack memory to registers, which
-            takes a fifth of the time of optimizing all functions as ``simplified``.
+        inline_and_promote: inline all calls of ``alwaysinline`` functions and promote stack memory to
+            registers, which takes a fifth of the time of optimizing all functions as ``simplified``.
         linked: LLVM IR of a second module to link, with functions that the first one declares; "" for none.
         internal: names of functions to give internal linkage, although ``text`` exports them.
 
@@ -257,7 +257,7 @@ def generate(
         module = None
         try:
             module = _verified(lib, context, text, linked, internal)
-            if promoted:
+            if inline_and_promote:
                 with phase("LLVM", "optimize"):
                     _promote(lib, machine, module)
             if simplified:

@@ -131,7 +131,7 @@ class _CollectiveEmitter:
             case "all-gather":
                 self.call(_gathered)
             case "all-to-all":
-                self.call(_exchanged if i.shape.is_array else _dealt)
+                self.call(_exchanged if i.shape.is_array else _exchanged_tuple)
             case "collective-permute":
                 self.call(_permuted)
             case _:
@@ -150,7 +150,7 @@ class _CollectiveEmitter:
             status = f.call(I32, "hloom_rendezvous", self.participant.pointer, number, f.constant(I32, step))
         f.return_if(status.compare("ne", 0), 1)
 
-    def call(self, emit: Callable[[_Table, HloInstruction], None]) -> None:
+    def call(self, emit: Callable[[_ParticipantAccess, HloInstruction], None]) -> None:
         """Emit a kernel that reads the arrays of all participants, and its call.
 
         ``emit`` emits the body of the kernel.
@@ -159,7 +159,7 @@ class _CollectiveEmitter:
 
         def kernel(name: str) -> LoopKernel:
             f = self.program.module.function(name, [PTR, I64, I64])
-            emit(_Table(f, f.parameters[0], len(self.i.operands)), self.i)
+            emit(_ParticipantAccess(f, f.parameters[0], len(self.i.operands)), self.i)
             f.finish()
             return LoopKernel(name, 1, 1, work)
 
@@ -170,7 +170,7 @@ class _CollectiveEmitter:
         f.call(None, shared.name, self.participant.pointer, f.constant(I64, 0), f.constant(I64, 1))
 
 
-class _Table:
+class _ParticipantAccess:
     """Emits a collective kernel's accesses to the participant records of its device and of the others.
 
     A participant record has the addresses of a device's operands and results.
@@ -234,7 +234,9 @@ def _bytes(shape: Shape) -> int:
 # -- reductions
 
 
-def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Value, size: Value) -> None:
+def _reduce(
+    t: _ParticipantAccess, i: HloInstruction, number: int, target: Value, begin: Value, size: Value
+) -> None:
     """Emit the reduction, across all participants, of ``size`` elements of the operand of index ``number``.
 
     The elements begin at index ``begin``. The values of the participants are combined in the order of their
@@ -272,14 +274,14 @@ def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Val
         body()
 
 
-def _reduced(t: _Table, i: HloInstruction) -> None:
+def _reduced(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the body of a small all-reduce: every participant reduces all elements for itself."""
     f = t.function
     for n, shape in _operand_leaves(i):
         _reduce(t, i, n, t.result(n), f.constant(I64, 0), f.constant(I64, shape.element_count))
 
 
-def _reduced_parts(t: _Table, i: HloInstruction) -> None:
+def _reduced_parts(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the first step of a large all-reduce: every participant reduces its share of each operand.
 
     The reduced elements are stored in its own result, from which the others copy them.
@@ -289,7 +291,7 @@ def _reduced_parts(t: _Table, i: HloInstruction) -> None:
         _reduce(t, i, n, t.function.offset(t.result(n), begin * _bytes(shape)), begin, end - begin)
 
 
-def _collected_parts(t: _Table, i: HloInstruction) -> None:
+def _collected_parts(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the second step of a large all-reduce: copy the elements that other participants have reduced."""
     f = t.function
     for n, shape in _operand_leaves(i):
@@ -299,7 +301,7 @@ def _collected_parts(t: _Table, i: HloInstruction) -> None:
             t.copy(f.offset(t.result(n), begin * _bytes(shape)), source, (end - begin) * _bytes(shape))
 
 
-def _scattered(t: _Table, i: HloInstruction) -> None:
+def _scattered(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the body of a reduce-scatter: reduce this participant's part of the scatter dimension."""
     (d,) = operation_of(i, ReduceScatter).scatter_dimensions
     f = t.function
@@ -315,7 +317,7 @@ def _scattered(t: _Table, i: HloInstruction) -> None:
 # -- copies
 
 
-def _gathered(t: _Table, i: HloInstruction) -> None:
+def _gathered(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the body of an all-gather: copy every participant's operands to their places in the results."""
     f, dimension = t.function, operation_of(i, AllGather).dimension
     for n, shape in _operand_leaves(i):
@@ -328,7 +330,7 @@ def _gathered(t: _Table, i: HloInstruction) -> None:
                 t.copy(f.offset(target, offset), f.offset(source, loop.index * size), size)
 
 
-def _exchanged(t: _Table, i: HloInstruction) -> None:
+def _exchanged(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the body of an all-to-all of one array.
 
     It copies from every participant's operand the slice, along the split dimension, that is for this device.
@@ -347,7 +349,7 @@ def _exchanged(t: _Table, i: HloInstruction) -> None:
             t.copy(f.offset(target, target_offset), f.offset(source, source_offset), size)
 
 
-def _dealt(t: _Table, i: HloInstruction) -> None:
+def _exchanged_tuple(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the body of an all-to-all of a tuple.
 
     At position p in the group, element n of the result is operand p of the participant at position n.
@@ -358,7 +360,7 @@ def _dealt(t: _Table, i: HloInstruction) -> None:
         t.copy(t.result(n), source, f.constant(I64, leaf_bytes(shape)))
 
 
-def _permuted(t: _Table, i: HloInstruction) -> None:
+def _permuted(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the body of a collective-permute: copy the operands of this device's source.
 
     If no device is its source, zeros are stored.
@@ -372,7 +374,7 @@ def _permuted(t: _Table, i: HloInstruction) -> None:
             fill_bytes(t.result(n), f.constant(I8, 0), size)
 
 
-def _broadcast(t: _Table, i: HloInstruction) -> None:
+def _broadcast(t: _ParticipantAccess, i: HloInstruction) -> None:
     """Emit the body of a collective-broadcast: copy the operand of the group's first participant."""
     f = t.function
     t.copy(t.result(0), t.operand(f.constant(I64, 0), 0), f.constant(I64, leaf_bytes(i.shape)))

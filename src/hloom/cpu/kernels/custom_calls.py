@@ -115,7 +115,7 @@ def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
 
 
 def _packed(program: ProgramEmitter, arrays: Sequence[Value]) -> Value:
-    return program.packed(arrays) if arrays else program.function.constant(PTR, 0)
+    return program.pointer_array(arrays) if arrays else program.function.constant(PTR, 0)
 
 
 def _external(program: ProgramEmitter, kind: str, text: str) -> Value:

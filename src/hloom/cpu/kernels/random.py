@@ -44,9 +44,10 @@ class WordLayout:
         rows: number of rows of counter values.
         counters: number of counter values in a row.
         words: number of random words per counter value.
-        length: if ``apart`` is 1, the number of elements of the result for each row of counter values; else
-            the size of the dimension along which the words of a counter value are neighbors.
-        apart: distance, in elements of the result, between the words of one counter value; 1 if adjacent.
+        length: if ``word_distance`` is 1, the number of elements of the result for each row of counter
+            values; else the size of the dimension along which the words of a counter value are neighbors.
+        word_distance: distance, in elements of the result, between the words of one counter value; 1 if
+            adjacent.
     """
 
     threefry: bool
@@ -57,7 +58,7 @@ class WordLayout:
     counters: int
     words: int
     length: int
-    apart: int
+    word_distance: int
 
     @property
     def blocks(self) -> int:
@@ -149,7 +150,7 @@ class _Bits:
         with self.f.loop(begin, end, LANES) as loop:
             number = row * layout.counters + loop.index
             words = [self.elements(w) for w in self.words(number)]
-            if layout.apart == 1:
+            if layout.word_distance == 1:
                 self.write_together(words, row * layout.length, loop.index, end)
             else:
                 self.write_apart(words, row, loop.index, end)
@@ -195,7 +196,7 @@ class _Bits:
         pair = row - outer * half
         for number, word in enumerate(words):
             line = pair * 2 + number
-            position = (outer * layout.length + line) * layout.apart + counter
+            position = (outer * layout.length + line) * layout.word_distance + counter
             limit = end - counter
             if number and layout.length % 2:
                 limit = line.compare("slt", layout.length).select(limit, 0)

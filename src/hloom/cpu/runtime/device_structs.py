@@ -14,7 +14,7 @@ PARTICIPANT: Final = Struct(
     rendezvous=PTR,
     position=I64,  # the device's position in the replica group
     count=I64,  # number of participants: devices of the replica group
-    form=I64,  # number of the operands' types and sizes
+    signature_id=I64,  # number of the operands' types and sizes
     local=I64,  # number of participants in this process
     exchange=PTR,  # the exchange with other processes; null: none
     source=I64,  # position of the participant that a permutation copies from
@@ -45,7 +45,7 @@ SEGMENT: Final = Struct("segment", position=I64, array=I64, offset=I64, bytes=I6
 """Strided rows in an array of a participant; see `hloom.cpu.runtime.exchange_plan.Segment`."""
 
 RECEIVE_PACKED, SEND_PACKED, RECEIVE_IN_PLACE, SEND_IN_PLACE = 0, 1, 2, 3
-"""Kinds of messages: packed into a buffer behind the form, or one segment in place."""
+"""Kinds of messages: packed into a buffer behind the signature id, or one segment in place."""
 
 MESSAGE: Final = Struct(
     "message", kind=I64, rank=I64, tag=I64, memory=PTR, bytes=I64, segments=SPAN, request=I64, complete=I64
@@ -63,7 +63,7 @@ EXCHANGE: Final = Struct(
     segments=PTR,
     stand_in_count=I64,
     stand_ins=PTR,
-    form=I64,
+    signature_id=I64,
     eager_polls=I64,  # polls before the thread yields
     error=I64,  # error code returned by an MPI function
 )
@@ -105,7 +105,7 @@ GANG: Final = Struct(
     lock=I32,
     long_runs=I32,  # consecutive runs with long sections between rendezvous
     devices=I64,
-    meets=I64,  # 1 if the program has collectives, so that devices have stacks
+    has_collectives=I64,  # 1 if the program has collectives, so that devices have stacks
     memory=PTR,  # recycled memory
     arena_bytes=I64,  # size of a device's arena
     getcontext=PTR,

@@ -54,7 +54,7 @@ class Exchange:
         rendezvous: the address of the struct `RENDEZVOUS` where the collective's devices meet.
         participants: the number of devices in the collective.
         arrays: the number of arrays of each device: its operands and results.
-        form: the number that identifies the operands' types and sizes.
+        signature_id: the number that identifies the operands' types and sizes.
         tag: the MPI tag of the messages.
         memory: at least `ExchangePlan.size` bytes for received arrays and buffers, used only while the
             collective runs.
@@ -72,7 +72,7 @@ class Exchange:
         *,
         participants: int,
         arrays: int,
-        form: int,
+        signature_id: int,
         tag: int,
         memory: mmap.mmap,
         crowded: bool,
@@ -90,7 +90,15 @@ class Exchange:
         rounds = SPAN.table([{"first": 0}] * len(self._rounds))
         _set_spans(rounds, [len(messages) for messages in self._rounds])
         absent = [
-            _stand_in(plan, position, arrays, start, rendezvous=rendezvous, count=participants, form=form)
+            _stand_in(
+                plan,
+                position,
+                arrays,
+                start,
+                rendezvous=rendezvous,
+                count=participants,
+                signature_id=signature_id,
+            )
             for position in plan.stand_ins
         ]
         stand_ins = STAND_IN.table(
@@ -105,7 +113,7 @@ class Exchange:
             mpi=mpi.address,
             rendezvous=rendezvous,
             stand_in_count=len(stand_ins),
-            form=form,
+            signature_id=signature_id,
             eager_polls=0 if crowded else _POLLS,
             **{name: records[0].address for name, records in tables.items() if records},
         )

@@ -30,7 +30,7 @@ IN_PLACE_BYTES: Final = 1 << 16
 MOST_BYTES: Final = 1 << 30
 """Largest message: MPI counts bytes in 32 bits."""
 HEADER_BYTES: Final = 8
-"""Header of a packed message: the form of the operands."""
+"""Header of a packed message: the signature id of the operands."""
 MOST_PEERS: Final = 8
 """Number of other processes up to which messages are direct, whatever their size."""
 LITTLE_BYTES: Final = 1 << 12

@@ -75,7 +75,7 @@ class Gang:
         self.address = self._record.address
         plan = RendezvousPlan(self._world, [native.host_calls for native in natives])
         self._participants = [plan.participants(n, self._fiber(n).address) for n in range(self.count)]
-        meets = any(self._participants)
+        has_collectives = any(self._participants)
         self._tables = [
             (ctypes.c_void_p * (len(native.host_calls) + 1))(
                 *(
@@ -88,15 +88,15 @@ class Gang:
         self._contexts = [
             Context(
                 device.id,
-                participants=ctypes.addressof(table) if meets else 0,
+                participants=ctypes.addressof(table) if has_collectives else 0,
                 stop=stop,
-                fiber=self._fiber(n).address if meets else 0,
+                fiber=self._fiber(n).address if has_collectives else 0,
                 host=host,
             )
             for n, (device, table) in enumerate(zip(self._world.devices, self._tables, strict=True))
         ]
-        self._stacks = [_stack() for _ in natives] if meets else []
-        self._write(meets)
+        self._stacks = [_stack() for _ in natives] if has_collectives else []
+        self._write(has_collectives)
         _gangs.add(self)
 
     @property
@@ -112,17 +112,18 @@ class Gang:
             for n, call in enumerate(native.host_calls)
         )
 
-    def _write(self, meets: bool) -> None:
+    def _write(self, has_collectives: bool) -> None:
         """Fill the C struct `GANG`, with a fiber (state and stack) for each device.
 
-        ``meets`` is true if the devices have collectives.
+        ``has_collectives`` is true if the devices have collectives.
         """
         gang = self._record
         arena = max(native.loaded.memory.temp for native in self._natives)
-        gang["devices"], gang["meets"], gang["memory"] = self.count, meets, recycled_memory().address
+        gang["devices"], gang["memory"] = self.count, recycled_memory().address
+        gang["has_collectives"] = has_collectives
         gang["arena_bytes"] = -(-arena // _ARENA_ALIGNMENT) * _ARENA_ALIGNMENT
-        gang["parallel"] = self._uses_threads(meets)
-        if meets:
+        gang["parallel"] = self._uses_threads(has_collectives)
+        if has_collectives:
             library = ctypes.CDLL(None)
             for name in _CONTEXT_FUNCTIONS:
                 gang[name] = _address(getattr(library, name))
@@ -130,20 +131,20 @@ class Gang:
             fiber = self._fiber(n)
             fiber["gang"], fiber["context"] = self.address, context.address
             fiber["program"] = native.loaded.address
-            if meets:
+            if has_collectives:
                 fiber["stack"], fiber["stack_bytes"] = _start_of(self._stacks[n]), _STACK_BYTES
 
-    def _uses_threads(self, meets: bool) -> bool:
+    def _uses_threads(self, has_collectives: bool) -> bool:
         """Return whether the devices may run in several threads instead of one.
 
-        Devices with collectives (``meets``) then get threads after several long runs; devices without
-        collectives run in the threads of the pool in every run. Devices that divide kernels among the threads
-        of the pool use all cores already, except in serial parts: they may run in several threads only if
-        they are at least as many as the cores, and have no collectives.
+        Devices with collectives (``has_collectives``) then get threads after several long runs; devices
+        without collectives run in the threads of the pool in every run. Devices that divide kernels among the
+        threads of the pool use all cores already, except in serial parts: they may run in several threads
+        only if they are at least as many as the cores, and have no collectives.
         """
         cores = available_cores()
         alone = not any(native.facts.shares for native in self._natives)
-        if meets:
+        if has_collectives:
             return cores > 1 and alone
         if self._host is not None:
             return False

@@ -61,7 +61,7 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     program.calls.append(KernelCall(HOST_FUNCTION, i.name))
     places = [program.pointer(o, index) for o in i.operands for index, _ in leaves(o.shape)]
     places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
-    array = program.packed(places) if places else f.constant(PTR, 0)
+    array = program.pointer_array(places) if places else f.constant(PTR, 0)
     status = f.call(I32, HOST_FUNCTION, program.context, f.constant(I64, number), array)
     f.return_if(status.compare("ne", 0), 1)
 

@@ -21,7 +21,7 @@ from hloom.lifetime import keep_for_ever
 
 _SPINS: Final = 800
 """Polls of the generation before a thread sleeps, about 10 us; 0 if devices outnumber cores."""
-_OTHER_FORM: Final = -1
+_OTHER_SIGNATURE: Final = -1
 """Reported instead of a generation: operands differ. Lower numbers are steps of an exchange."""
 
 
@@ -75,7 +75,7 @@ class Participant:
         rendezvous: the place where the devices of the group meet.
         device: the device.
         instruction: the collective.
-        form: the number that identifies the operands' types and sizes, equal for all participants.
+        signature_id: the number that identifies the operands' types and sizes, equal for all participants.
         exchange: the messages to and from other processes; None if all participants are in this process.
         source: the position of the participant that a collective-permute copies from; None for zeros.
         fiber: the address of the device's fiber; 0 if the device has its own thread.
@@ -89,7 +89,7 @@ class Participant:
         rendezvous: Rendezvous,
         device: VirtualDevice,
         instruction: HloInstruction,
-        form: int,
+        signature_id: int,
         exchange: Exchange | None,
         source: int | None = None,
         fiber: int = 0,
@@ -102,7 +102,7 @@ class Participant:
             rendezvous=rendezvous.address,
             position=participants.index(device.id),
             count=len(participants),
-            form=form,
+            signature_id=signature_id,
             local=len(rendezvous.here),
             exchange=exchange.address if exchange is not None else 0,
             source=NO_SOURCE if source is None else source,
@@ -118,10 +118,10 @@ class Participant:
         or -3 to wait until step 1 or 2 of the exchange with other processes is complete. Raises Stopped if a
         participant cannot arrive any more.
         """
-        if generation == _OTHER_FORM:
+        if generation == _OTHER_SIGNATURE:
             raise self.mismatch()
         if generation < 0:
-            self._wait_for_messages(_OTHER_FORM - generation)
+            self._wait_for_messages(_OTHER_SIGNATURE - generation)
             return
         world, rendezvous = self._device.world, self._rendezvous
         with world.waiting.condition:

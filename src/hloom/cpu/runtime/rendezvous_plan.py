@@ -33,7 +33,7 @@ from hloom.runtime.cores import available_cores
 
 Key: TypeAlias = "tuple[str, int | None, tuple[DeviceId, ...]]"
 """Opcode, channel and participants of a rendezvous."""
-Form: TypeAlias = "tuple[object, ...]"
+Signature: TypeAlias = "tuple[object, ...]"
 """Types and sizes of the operands and results of a collective, and the pairs of a permutation."""
 
 
@@ -41,12 +41,12 @@ class _Offer(NamedTuple):
     """The collectives that the devices of one process can run in native code, to compare between processes.
 
     Attributes:
-        forms: by device and rendezvous (opcode, channel and participants), the array types and sizes of its
-            collectives, in program order.
+        signatures: by device and rendezvous (opcode, channel and participants), the array types and sizes of
+            its collectives, in program order.
         unfit: the (opcode, channel) of each collective that Python must run.
     """
 
-    forms: dict[DeviceId, dict[Key, list[Form]]]
+    signatures: dict[DeviceId, dict[Key, list[Signature]]]
     unfit: set[tuple[str, int | None]]
 
 
@@ -67,8 +67,8 @@ class RendezvousPlan:
             dict(_keys(d, calls_here)) for d, calls_here in zip(world.devices, calls, strict=True)
         ]
         offers = self._offers()
-        every = (forms for offer in offers for keys in offer.forms.values() for forms in keys.values())
-        self._forms = {form: n for n, form in enumerate(dict.fromkeys(f for forms in every for f in forms))}
+        every = (each for offer in offers for keys in offer.signatures.values() for each in keys.values())
+        self._signature_ids = {s: n for n, s in enumerate(dict.fromkeys(s for each in every for s in each))}
         self._native = _agreed(offers)
         self._rendezvous: dict[Key, Rendezvous] = {}
         self._exchanges: dict[tuple[Key, int], Exchange] = {}
@@ -86,10 +86,10 @@ class RendezvousPlan:
         device = self._world.devices[number]
         records: dict[int, Participant] = {}
         for call, key, i in self._native_calls(number):
-            form = self._forms[_form(i)]
-            exchange = self._exchanges.get((key, form))
+            signature_id = self._signature_ids[_signature(i)]
+            exchange = self._exchanges.get((key, signature_id))
             source = _sources(i, key[2])[key[2].index(device.id)]
-            records[call] = Participant(self._meeting(key), device, i, form, exchange, source, fiber)
+            records[call] = Participant(self._meeting(key), device, i, signature_id, exchange, source, fiber)
         return records
 
     def _native_calls(self, number: int) -> Iterator[tuple[int, Key, HloInstruction]]:
@@ -137,13 +137,13 @@ class RendezvousPlan:
         """
         offer = _Offer({}, set())
         for device, keys, instructions in zip(devices, keys_of, calls, strict=True):
-            forms = offer.forms[device.id] = {}
+            signatures = offer.signatures[device.id] = {}
             for n, key in keys.items():
                 if key is None:
                     offer.unfit.add((instructions[n].opcode, _channel(instructions[n])))
                 else:
-                    forms.setdefault(key, []).append(_form(instructions[n]))
-            offer.unfit.update(kind for i in instructions for kind in _begun(i))
+                    signatures.setdefault(key, []).append(_signature(instructions[n]))
+            offer.unfit.update(kind for i in instructions for kind in _python_operations(i))
         return offer
 
     # -- other processes
@@ -171,19 +171,19 @@ class RendezvousPlan:
         plans: dict[tuple[Key, int], tuple[ExchangePlan, HloInstruction]] = {}
         for number in range(len(self._world.devices)):
             for _, key, i in self._native_calls(number):
-                key_and_form = key, self._forms[_form(i)]
-                if key in tags and key_and_form not in plans:
+                key_and_id = key, self._signature_ids[_signature(i)]
+                if key in tags and key_and_id not in plans:
                     owners = [peers.owners[member] for member in key[2]]
-                    plans[key_and_form] = plan_exchange(i, owners, peers.rank, _sources(i, key[2])), i
-        memory = self._shared_memory({key_and_form: plan.size for key_and_form, (plan, _) in plans.items()})
-        for (key, form), (plan, i) in plans.items():
-            self._exchanges[key, form] = Exchange(
+                    plans[key_and_id] = plan_exchange(i, owners, peers.rank, _sources(i, key[2])), i
+        memory = self._shared_memory({key_and_id: plan.size for key_and_id, (plan, _) in plans.items()})
+        for (key, signature_id), (plan, i) in plans.items():
+            self._exchanges[key, signature_id] = Exchange(
                 plan,
                 mpi,
                 self._meeting(key).address,
                 participants=len(key[2]),
                 arrays=array_count(i),
-                form=form,
+                signature_id=signature_id,
                 tag=tags[key],
                 memory=memory[self._first(key)],
                 crowded=self._crowded,
@@ -223,7 +223,7 @@ def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
 
     They are the keys of the returned dict, in an order that is the same in all processes.
     """
-    present = {device: keys for offer in offers for device, keys in offer.forms.items()}
+    present = {device: keys for offer in offers for device, keys in offer.signatures.items()}
     unfit = {kind for offer in offers for kind in offer.unfit}
 
     def is_offered_by_all(key: Key) -> bool:
@@ -242,7 +242,7 @@ def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tu
             yield n, _key(device, i)
 
 
-def _form(i: HloInstruction) -> Form:
+def _signature(i: HloInstruction) -> Signature:
     """Return what must be equal for all participants of a collective.
 
     That is the types and sizes of its operands and results, and the pairs of a collective-permute.
@@ -345,7 +345,7 @@ def _fits(i: HloInstruction, count: int) -> bool:
             return True
 
 
-def _begun(i: HloInstruction) -> Iterator[tuple[str, int | None]]:
+def _python_operations(i: HloInstruction) -> Iterator[tuple[str, int | None]]:
     """Yield (opcode, channel) of the operations that Python runs when it evaluates instruction ``i``.
 
     They are the one that a ``-start`` instruction starts, and those in computations that an async-start or a
@@ -357,4 +357,4 @@ def _begun(i: HloInstruction) -> Iterator[tuple[str, int | None]]:
         for computation in i.called_computations:
             for inner in computation.instructions:
                 yield inner.opcode, _channel(inner)
-                yield from _begun(inner)
+                yield from _python_operations(inner)

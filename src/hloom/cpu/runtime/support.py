@@ -101,7 +101,7 @@ def load_code(
         except LoadError:
             pass  # compile again
     codes = [
-        _generate(text, host(), promoted=True, level=QUICK if cache is None else level)
+        _generate(text, host(), inline_and_promote=True, level=QUICK if cache is None else level)
         for text, level in emit()
     ]
     if cache is not None:

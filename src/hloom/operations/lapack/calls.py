@@ -28,7 +28,7 @@ _INTEGER: Final = np.dtype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class LapackArray:
     """An array that a routine reads or writes.
 
     Attributes:
@@ -58,19 +58,19 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An argument: the address of an element of a room."""
+    """An argument: the address of an element of an array."""
 
-    room: int
+    array: int
     element: int = 0
 
 
 Argument: TypeAlias = "Address | bytes | None"
-"""An address in a room, the address of constant bytes, or null."""
+"""An address in an array, the address of constant bytes, or null."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackedPairs:
-    """Vectors to unpack from pairs of columns, as rooms; see `ConjugatePairs`."""
+    """Vectors to unpack from pairs of columns, as arrays; see `ConjugatePairs`."""
 
     packed: int
     vectors: int
@@ -85,17 +85,17 @@ class LapackCall:
         routine: such as ``dgetrf``.
         batch: number of the matrices.
         rows_first: matrices are row-major; otherwise column-major.
-        rooms: the arrays.
+        arrays: those that the routine reads or writes.
         arguments: in the routine's order.
-        finite: a room on whose NaN or infinity the routine is not called; None if there is none.
-        info: the room of the info.
+        finite: an array on whose NaN or infinity the routine is not called; None if there is none.
+        info: the array of the info.
         pairs: vectors to unpack after the call.
     """
 
     routine: str
     batch: int
     rows_first: bool
-    rooms: tuple[Room, ...]
+    arrays: tuple[LapackArray, ...]
     arguments: tuple[Argument, ...]
     finite: int | None
     info: int | None
@@ -148,7 +148,7 @@ class _Planner:
         dtypes = dtype, np.empty(0, dtype).real.dtype, np.result_type(dtype, np.complex64), _INTEGER
         self.types: dict[str, DType] = dict(zip("trci", dtypes, strict=True))
         self.sizes: dict[str, int] = {}
-        self.rooms: dict[str, Room] = {}
+        self.arrays: dict[str, LapackArray] = {}
 
     def planned(self) -> LapackCall:
         """Return the calls."""
@@ -159,16 +159,16 @@ class _Planner:
         self.sizes.setdefault("K", min(self.sizes.get("M", 0), self.sizes.get("N", 0)))
         self._bind(self.routine.results, self.results, len(batch))
         self._check_sizes()
-        self._add_rooms()
+        self._add_arrays()
         arguments = self._arguments()
-        numbers = {name: number for number, name in enumerate(self.rooms)}
+        numbers = {name: number for number, name in enumerate(self.arrays)}
         computed = [p for p in self.routine.pairs if self._letter(p.wanted, "NV") == b"V"]
         pairs = tuple(
             UnpackedPairs(*(numbers[n] for n in (p.packed, p.vectors, p.imaginary))) for p in computed
         )
         finite, info = numbers.get(self.routine.finite), numbers.get("info")
-        name, count, rooms = self.prefix + self.routine.name, math.prod(batch), tuple(self.rooms.values())
-        return LapackCall(name, count, self.rows_first, rooms, arguments, finite, info, pairs)
+        name, count, arrays = self.prefix + self.routine.name, math.prod(batch), tuple(self.arrays.values())
+        return LapackCall(name, count, self.rows_first, arrays, arguments, finite, info, pairs)
 
     # -- sizes
 
@@ -215,18 +215,18 @@ class _Planner:
         if max((0, *self.sizes.values())) >= 1 << 31:
             raise self._refused()
 
-    # -- rooms
+    # -- arrays
 
-    def _add_rooms(self) -> None:
+    def _add_arrays(self) -> None:
         numbers = {array.name: number for number, array in enumerate(self.routine.operands)}
         results = {array.name: number for number, array in enumerate(self.routine.results)}
         every = (*self.routine.operands, *self.routine.results, *self.routine.scratch)
         for array in every:
             dimensions = tuple(self.sizes[letter] for letter in array.sizes)
-            self.rooms[array.name] = Room(
+            self.arrays[array.name] = LapackArray(
                 dimensions, self.types[array.kind], numbers.get(array.name), results.get(array.name)
             )
-        self.rooms.setdefault("info", Room((), _INTEGER))
+        self.arrays.setdefault("info", LapackArray((), _INTEGER))
 
     # -- arguments
 
@@ -237,7 +237,7 @@ class _Planner:
         queried = [word for word in words if f"l{word}" in words]
         if queried:
             self._query(words, queried)
-        numbers = {name: number for number, name in enumerate(self.rooms)}
+        numbers = {name: number for number, name in enumerate(self.arrays)}
         return tuple(self._argument(word, numbers) for word in words)
 
     def _query(self, words: Sequence[str], queried: Sequence[str]) -> None:
@@ -252,14 +252,14 @@ class _Planner:
                 pointers.append(workspaces[word].ctypes.data)
             elif word[1:] in workspaces:
                 pointers.append(_held(struct.pack("i", -1), owners))
-            elif word in self.rooms or "+" in word:
+            elif word in self.arrays or "+" in word:
                 pointers.append(unused.ctypes.data)
             else:
                 argument = self._argument(word, {})
                 pointers.append(_held(argument, owners) if isinstance(argument, bytes) else None)
         library_routine(self.prefix + self.routine.name, len(words))(*pointers)
         for word, array in workspaces.items():
-            self.rooms[word] = Room((max(1, int(array[0].real)),), array.dtype)
+            self.arrays[word] = LapackArray((max(1, int(array[0].real)),), array.dtype)
 
     def _argument(self, word: str, numbers: Mapping[str, int]) -> Argument:
         name, _, element = word.partition("+")
@@ -277,14 +277,14 @@ class _Planner:
         if word in self.sizes:
             return self.sizes[word]
         if word.startswith("ld("):
-            rows, columns = self.rooms[word[3:-1]].dimensions
+            rows, columns = self.arrays[word[3:-1]].dimensions
             return max(1, columns if self.rows_first else rows)
         if word.startswith("#"):
             value = self._attribute(word[1:])
             if not -(1 << 31) <= value < 1 << 31:
                 raise self._attribute_refused(word[1:], "an integer of 32 bits")
             return value
-        return self.rooms[word[1:]].count  # the length of a workspace, such as lwork
+        return self.arrays[word[1:]].count  # the length of a workspace, such as lwork
 
     def _chosen(self, word: str) -> bytes:
         """Return a letter by an attribute: its code, or true or false."""

@@ -34,14 +34,14 @@ def evaluate(instruction: HloInstruction, operands: Sequence[Any]) -> Value:
     results = [np.zeros(leaf.dimensions, leaf.element_type.numpy_dtype) for leaf in leaves]
     with _one_thread:
         for index in range(call.batch):
-            arrays = [np.zeros(room.dimensions, room.dtype, order="F") for room in call.rooms]
-            for room, array in zip(call.rooms, arrays, strict=True):
-                if room.operand is not None:
-                    array[...] = np.reshape(operands[room.operand], (call.batch, *room.dimensions))[index]
+            arrays = [np.zeros(a.dimensions, a.dtype, order="F") for a in call.arrays]
+            for layout, array in zip(call.arrays, arrays, strict=True):
+                if layout.operand is not None:
+                    array[...] = np.reshape(operands[layout.operand], (call.batch, *layout.dimensions))[index]
             _run(call, arrays)
-            for room, array in zip(call.rooms, arrays, strict=True):
-                if room.result is not None:
-                    results[room.result].reshape(call.batch, *room.dimensions)[index] = array
+            for layout, array in zip(call.arrays, arrays, strict=True):
+                if layout.result is not None:
+                    results[layout.result].reshape(call.batch, *layout.dimensions)[index] = array
     return tuple(results) if shape.is_tuple else results[0]
 
 
@@ -63,7 +63,7 @@ def _run(call: LapackCall, arrays: Sequence[Array]) -> None:
 
 def _pointer(argument: Argument, arrays: Sequence[Array], held: list[object]) -> int | None:
     if isinstance(argument, Address):
-        array = arrays[argument.room]
+        array = arrays[argument.array]
         return array.ctypes.data + argument.element * array.itemsize
     if argument is None:
         return None

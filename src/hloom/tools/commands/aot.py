@@ -94,7 +94,7 @@ def compile_ahead(
         text,
         machine,
         simplified=simplified_names(program.module),
-        promoted=threaded,
+        inline_and_promote=threaded,
         linked=linked,
         internal=(hloom_parallel.name, hloom_pool_stop.name) if threaded else (),
     )

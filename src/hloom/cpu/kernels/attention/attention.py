@@ -97,8 +97,8 @@ class _Blocks:
         self.f = f = module.function(name, [PTR] * (4 + len(inputs)) + [I64] * 2)
         self.queries, self.keys, self.values, *pointers, self.result, self.begin, self.end = f.parameters
         self.views = {p: View.of(pointer, p.shape) for p, pointer in zip(inputs, pointers, strict=True)}
-        self.scores = TileProduct(f, self.first, lambda _: self.keep)
-        self.sums = TileProduct(f, self.second, lambda _: self.store)
+        self.scores = TileProduct(f, self.first, lambda _: self.score_epilogue)
+        self.sums = TileProduct(f, self.second, lambda _: self.result_epilogue)
         self.kind = kind
         self.row_bytes = row_bytes(attention.scores)
         self.scratch = f.allocate(I8, self.first.height * self.row_bytes)
@@ -181,7 +181,7 @@ class _Blocks:
         strides[self.attention.row], strides[-1] = self.row_bytes // storage_bytes(kind), 1
         return View(self.base, kind, (UNKNOWN_EXTENT,), tuple(strides))
 
-    def keep(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+    def score_epilogue(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
         """Emit the epilogue of Q Kᵀ: the store of ``value``, a vector of scores, to scratch memory.
 
         ``row`` and ``column`` are the place of the vector in the matrix of scores.
@@ -195,7 +195,7 @@ class _Blocks:
         )
         e.store(block, (row, column), rounded(value, self.first.gemm, view.element_type))
 
-    def store(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+    def result_epilogue(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
         """Emit the epilogue of weights times V: the store of the vector ``value`` to the result.
 
         ``row`` and ``column`` are the place of the vector in that product.

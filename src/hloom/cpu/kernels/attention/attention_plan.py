@@ -318,7 +318,7 @@ def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     packs_here = single and plan.pack_b != "block"
     pack_b = plan.pack_b if packs_here or not plan.pack_b else "group"
-    return replace(plan, height=height, width=width, group=width, slab=plan.steps, pack_b=pack_b)
+    return replace(plan, height=height, width=width, group_columns=width, slab=plan.steps, pack_b=pack_b)
 
 
 def packed(plan: TilePlan) -> TilePlan:

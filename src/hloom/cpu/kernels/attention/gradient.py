@@ -14,7 +14,13 @@ from hloom.codegen.rules.contraction import converted
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.attention.attention_plan import packed
-from hloom.cpu.kernels.attention.gradient_plan import BlockPlan, Gradient, Sums, gradient_of, plan_blocks
+from hloom.cpu.kernels.attention.gradient_plan import (
+    BlockPlan,
+    Gradient,
+    WeightProduct,
+    gradient_of,
+    plan_blocks,
+)
 from hloom.cpu.kernels.dot.gemm import Epilogue, Matrix, batch_base, batch_indices, rounded
 from hloom.cpu.kernels.dot.gemm_packing import emit_pack_b
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan
@@ -114,10 +120,11 @@ class _Blocks:
         self.several = scores[0].product.m > blocks.height
         self.gemms = [s.product for s in (*scores, *sums)]
         self.products = [
-            TileProduct(f, plan, lambda _, n=n: self.keep(n)) for n, plan in enumerate(blocks.scores)
+            TileProduct(f, plan, lambda _, n=n: self.score_epilogue(n))
+            for n, plan in enumerate(blocks.scores)
         ]
         self.products += [
-            TileProduct(f, plan, lambda _, n=n: self.store(n)) for n, plan in enumerate(blocks.sums)
+            TileProduct(f, plan, lambda _, n=n: self.result_epilogue(n)) for n, plan in enumerate(blocks.sums)
         ]
 
     def emit(self) -> LoopKernel:
@@ -176,7 +183,7 @@ class _Blocks:
         base = batch_base(self.f, sums.product, sums.result, batch, self.results[number], sums.kind)
         return View(base, sums.kind, (UNKNOWN_EXTENT,), (sums.result.row, 1))
 
-    def clear(self, sums: Sums, target: View) -> None:
+    def clear(self, sums: WeightProduct, target: View) -> None:
         """Emit code that fills ``target``, the result of the product ``sums`` in one batch, with zeros.
 
         Each block of query rows then adds its contribution to the result.
@@ -284,7 +291,7 @@ class _Blocks:
 
     # -- epilogues
 
-    def keep(self, number: int) -> Epilogue:
+    def score_epilogue(self, number: int) -> Epilogue:
         """Return the epilogue of the product that computes the scores with index ``number``.
 
         It is a function that emits the rounding of scores to their element type, and their store to scratch
@@ -300,7 +307,7 @@ class _Blocks:
 
         return epilogue
 
-    def store(self, number: int) -> Epilogue:
+    def result_epilogue(self, number: int) -> Epilogue:
         """Return the epilogue of the product with result ``number``: it emits the store of a vector.
 
         If the product sums over query rows, and these are divided into several blocks, the epilogue adds the

@@ -42,7 +42,7 @@ FEWEST_COLUMNS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class ScoreProduct:
     """A matrix product in an attention gradient with an element for each query and key: Q Kᵀ, or dO Vᵀ.
 
     Attributes:
@@ -58,7 +58,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class WeightProduct:
     """A product of weights (attention weights or gradients of scores) that gives a result of the fusion.
 
     Attributes:
@@ -98,9 +98,9 @@ class Gradient:
         batch: the dimensions of the weights before that of the queries.
     """
 
-    scores: tuple[Scores, ...]
+    scores: tuple[ScoreProduct, ...]
     weights: tuple[HloInstruction, ...]
-    sums: tuple[Sums, ...]
+    sums: tuple[WeightProduct, ...]
     parts: KernelParts
     rows: RowPlan
     variables: tuple[Variable, ...]
@@ -184,7 +184,7 @@ class _Description:
         batch = tuple(range(self.row))
         return Gradient(tuple(known_scores), weights, tuple(known_sums), *rows, self.row, batch)
 
-    def scores(self, dot: HloInstruction) -> Scores | None:
+    def scores(self, dot: HloInstruction) -> ScoreProduct | None:
         """Return the product ``dot``, which computes scores, with its strides; None if unsupported.
 
         Scores and operands must have strides along the dimensions of the weights, and the rows of the first
@@ -222,11 +222,11 @@ class _Description:
         kind = sum_type(dot.shape.element_type)
         sizes = (self.sizes[self.row], self.sizes[self.last], depth)
         product = self.product(sizes, rows, columns, kind, a.element_type, b.element_type)
-        return Scores(array, product, (a.source, b.source))
+        return ScoreProduct(array, product, (a.source, b.source))
 
     def sums(
         self, dot: HloInstruction, root: HloInstruction, weights: Sequence[HloInstruction]
-    ) -> Sums | None:
+    ) -> WeightProduct | None:
         """Return the product ``dot`` of weights and another array, with its strides; None if unsupported.
 
         ``weights`` are all arrays of weights. ``root`` is the result of the fusion that reshapes or
@@ -260,7 +260,7 @@ class _Description:
         kind = sum_type(dot.shape.element_type)
         product = self.product(sizes, inner, factor, kind, kind, values.element_type)
         number = weights.index(dot.operands[0])
-        return Sums(number, over_rows, product, values.source, result, root.shape.element_type)
+        return WeightProduct(number, over_rows, product, values.source, result, root.shape.element_type)
 
     def product(
         self,
@@ -346,4 +346,4 @@ def _of_blocks(plan: TilePlan, height: int) -> TilePlan:
     """
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     pack_b = "group" if plan.pack_b else ""
-    return replace(plan, height=height, width=width, group=width, pack_b=pack_b)
+    return replace(plan, height=height, width=width, group_columns=width, pack_b=pack_b)

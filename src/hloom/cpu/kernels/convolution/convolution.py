@@ -124,7 +124,7 @@ def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
     return plan or across_depth(convolution, lanes // 2) or (convolution if columns > 1 else None)
 
 
-def can_end_in_more(i: HloInstruction) -> bool:
+def fuses_epilogue(i: HloInstruction) -> bool:
     """Return whether elementwise operations on a convolution's result can be fused into its kernel.
 
     They cannot if the kernel stores partial sums to memory. This is decided for AVX-512 vectors, as the
@@ -189,7 +189,7 @@ def _kept_kernel(
     the case if ``operand``, the filter, is not an argument of the program that may be kept in packed form.
     """
     arguments, convolution = program.packed_arguments, direct.convolution
-    factor = None if arguments is None else arguments.factor(operand)
+    factor = None if arguments is None else arguments.argument_operand(operand)
     if arguments is None or factor is None or factor.parts > 1 or -1 in direct.kernel_offsets:
         return None
 

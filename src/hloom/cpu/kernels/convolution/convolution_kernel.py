@@ -86,7 +86,7 @@ def emit_direct(
     with f.loop(0, ranges) as part:
         tiles.begin(part.index)
         with f.loop(begin, end) as item:
-            tiles.item(item.index, x, w)
+            tiles.emit_item(item.index, x, w)
     f.finish()
     trips = tiled.lines * tiled.panels * tiling.pieces
     return LoopKernel(name, trips, 1, phase.results * max(1, phase.terms), f"{kind.across}; {tiling}")
@@ -142,7 +142,7 @@ class Tiles:
             self.parts[n] = low, f.intrinsic("smin", low + step, f.constant(I64, self.phase.axes[n].taps))
             part = remainder
 
-    def item(self, item: Value, x: Value, w: Value) -> None:
+    def emit_item(self, item: Value, x: Value, w: Value) -> None:
         """Emit iteration ``item`` of the kernel's loop: the tiles of one line of results and one panel.
 
         A line has all result positions along the row axis, a panel the output features of one tile. If lines

@@ -29,38 +29,39 @@ FEWEST_STEPS: Final = 8
 def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
     """Emit a kernel that packs one group of columns of B into panels, strips as wide as a register tile.
 
-    Its parameters are (B, packed panels, number, begin, end). ``number``, an integer passed as a pointer,
-    selects the group and the steps along k: see `columns_and_steps`. The loop runs over the chunks of all
+    Its parameters are (B, packed panels, part_number, begin, end). ``part_number``, an integer passed as a
+    pointer, selects the group and the steps along k: see `part_of_b`. The loop runs over the chunks of all
     batches; chunks are parts of the group that are packed independently.
     """
     f = module.function(name, [PTR, PTR, PTR, I64, I64])
     source, target, group, begin, end = f.parameters
     gemm = plan.gemm
     packer = PanelPacker(f, plan)
-    number = f.convert("ptrtoint", group, I64)
+    part_number = f.convert("ptrtoint", group, I64)
     chunks = packer.chunks
     with f.loop(begin, end) as loop:
         batch = loop.index.unsigned_divide(chunks) if gemm.batches > 1 else f.constant(I64, 0)
         base = batch_base(f, gemm, gemm.b, batch, source, gemm.b_type)
         panels = f.offset(target, batch * (plan.panels * plan.panel_bytes))
         chunk = loop.index - batch * chunks
-        packer.run(base, panels, number, chunk, chunk + 1)
+        packer.run(base, panels, part_number, chunk, chunk + 1)
     f.finish()
-    return LoopKernel(name, gemm.batches * chunks, 1, gemm.batches * gemm.k * min(plan.group, gemm.n))
+    return LoopKernel(name, gemm.batches * chunks, 1, gemm.batches * gemm.k * min(plan.group_columns, gemm.n))
 
 
-def columns_and_steps(plan: TilePlan, number: Value) -> tuple[Value, Value, Value]:
-    """Emit (first column, first step, end step) of the part of B that ``number`` selects.
+def part_of_b(plan: TilePlan, part_number: Value) -> tuple[Value, Value, Value]:
+    """Emit (first column, first step, end step) of the part of B that ``part_number`` selects.
 
-    B is packed by groups of columns, and each group by slabs, intervals of steps along k; ``number`` is group
-    * slabs + slab. A step is ``plan.factors.group`` consecutive indices of k.
+    B is packed by groups of columns, and each group by slabs, intervals of steps along k; ``part_number`` is
+    group * slabs + slab. A step is ``plan.factors.group`` consecutive indices of k.
     """
-    f = number.function
+    f = part_number.function
     if plan.slabs == 1:
-        return number * plan.group, f.constant(I64, 0), f.constant(I64, plan.steps)
-    group = number.unsigned_divide(plan.slabs)
-    begin = (number - group * plan.slabs) * plan.slab
-    return group * plan.group, begin, f.intrinsic("smin", begin + plan.slab, f.constant(I64, plan.steps))
+        return part_number * plan.group_columns, f.constant(I64, 0), f.constant(I64, plan.steps)
+    group = part_number.unsigned_divide(plan.slabs)
+    begin = (part_number - group * plan.slabs) * plan.slab
+    first = group * plan.group_columns
+    return first, begin, f.intrinsic("smin", begin + plan.slab, f.constant(I64, plan.steps))
 
 
 class PanelPacker:
@@ -81,16 +82,16 @@ class PanelPacker:
     @property
     def chunks(self) -> int:
         plan = self.plan
-        return plan.group // plan.lanes if self.by_columns else -(-plan.slab // CHUNK)
+        return plan.group_columns // plan.lanes if self.by_columns else -(-plan.slab // CHUNK)
 
-    def run(self, base: Value, panels: Value, number: Value, low: Value, high: Value) -> None:
-        """Emit the packing of the chunks with indices [low, high) of the part of B that ``number`` selects.
+    def run(self, base: Value, panels: Value, part_number: Value, low: Value, high: Value) -> None:
+        """Emit the packing of the chunks with indices [low, high) of part ``part_number`` of B.
 
-        The part is a group of columns at an interval of steps along k: see `columns_and_steps`. ``base`` is
+        The part is a group of columns at an interval of steps along k: see `part_of_b`. ``base`` is
         the address of B, ``panels`` that of the packed panels.
         """
         f, plan = self.f, self.plan
-        first, begin, end = columns_and_steps(plan, number)
+        first, begin, end = part_of_b(plan, part_number)
         if plan.slabs > 1:
             panels = f.offset(panels, begin * -plan.step_bytes)
         with f.loop(low, high) as loop, self.e.scope():

@@ -79,7 +79,7 @@ class TilePlan:
         depth: steps of a K-block, after which the sums of a register tile are stored, and the next tile
             begins.
         height, width: rows and columns of a task.
-        group: columns of B that are packed at a time.
+        group_columns: columns of B that are packed at a time.
         slab: steps along k that are packed at a time if ``pack_b`` is ``"group"``; else all steps.
         pack_a: whether each task packs its rows of A.
         pack_b: who packs B into panels: nobody (``""``), each task at once (``"task"``) or by K-blocks
@@ -100,7 +100,7 @@ class TilePlan:
     depth: int
     height: int
     width: int
-    group: int
+    group_columns: int
     slab: int
     pack_a: bool
     pack_b: str
@@ -115,7 +115,7 @@ class TilePlan:
     @property
     def panels(self) -> int:
         """Return the number of panels in a group, the columns of B that are packed at a time."""
-        return self.group // self.panel
+        return self.group_columns // self.panel
 
     @property
     def steps(self) -> int:
@@ -128,7 +128,7 @@ class TilePlan:
 
     @property
     def groups(self) -> int:
-        return -(-self.gemm.n // self.group)
+        return -(-self.gemm.n // self.group_columns)
 
     @property
     def slabs(self) -> int:
@@ -161,7 +161,7 @@ class TilePlan:
 
         A group is the columns of B that are packed at a time.
         """
-        return -(-min(self.group, self.gemm.n) // self.width)
+        return -(-min(self.group_columns, self.gemm.n) // self.width)
 
     @property
     def step_bytes(self) -> int:
@@ -187,7 +187,7 @@ class TilePlan:
         if self.pack_a:
             words.append("rows packed")
         if self.pack_b:
-            words.append(f"columns packed, {self.group} by each {self.pack_b}")
+            words.append(f"columns packed, {self.group_columns} by each {self.pack_b}")
         if self.slabs > 1:
             words.append(f"{self.slab} steps at a time")
         return "; ".join(words)

@@ -15,7 +15,7 @@ from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
 from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
 from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays, TileEpilogue, store_sums
-from hloom.cpu.kernels.dot.gemm_packing import FEWEST_STEPS, PanelPacker, RowPacker, columns_and_steps
+from hloom.cpu.kernels.dot.gemm_packing import FEWEST_STEPS, PanelPacker, RowPacker, part_of_b
 from hloom.cpu.kernels.dot.gemm_plan import DEEP, SHALLOW, TilePlan
 from hloom.ir.affine import Index, Variable
 
@@ -32,7 +32,7 @@ def emit_gemm(
 
     The kernel's loop runs over the tasks of one group of columns. Its parameters are (A, B or packed panels,
     number, ``extra`` pointers ..., begin, end); the number selects the columns and the steps along k: see
-    `columns_and_steps`. ``bind`` takes the extra pointers and returns the epilogue of a vector of sums.
+    `part_of_b`. ``bind`` takes the extra pointers and returns the epilogue of a vector of sums.
     ``arrays`` are those of a fused epilogue, which then becomes a separate function that loops over the
     vectors of a tile; None for an epilogue that is emitted inline. If the result's array holds the sums
     between K-blocks, it is the first extra pointer; if the workspace does, its address precedes the pointers
@@ -49,7 +49,7 @@ def emit_gemm(
     f.finish()
     gemm = plan.gemm
     trips = gemm.batches * plan.row_tasks * plan.column_tasks
-    work = gemm.batches * gemm.m * min(gemm.n, plan.group) * gemm.k
+    work = gemm.batches * gemm.m * min(gemm.n, plan.group_columns) * gemm.k
     return LoopKernel(name, trips, 1, work, form)
 
 
@@ -84,22 +84,22 @@ class TileProduct:
         elif plan.blocks > 1:
             self.sums = f.allocate(I8, plan.height * plan.width * self.unit)
         if self.panels is not None:
-            columns = plan.width if plan.pack_b == "block" else plan.group
+            columns = plan.width if plan.pack_b == "block" else plan.group_columns
             self.packed = f.allocate(I8, columns // plan.panel * plan.panel_bytes)
         self.epilogue = TileEpilogue(f, plan, bind, pointers, arrays)
 
     def tasks(self, a: Value, b: Value, number: Value, begin: Value, end: Value) -> None:
         """Emit the loop over the tasks [begin, end), blocks of C in the columns that ``number`` selects.
 
-        ``number`` also selects the steps along k: see `columns_and_steps`. ``a`` is the address of A, ``b``
+        ``number`` also selects the steps along k: see `part_of_b`. ``a`` is the address of A, ``b``
         that of B or of its packed panels.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         of_batch = plan.row_tasks * plan.column_tasks
-        first, self.begin, self.end = columns_and_steps(plan, number)
+        first, self.begin, self.end = part_of_b(plan, number)
         if plan.slabs > 1:
             b = f.offset(b, self.begin * -plan.step_bytes)
-        limit = f.intrinsic("smin", first + plan.group, f.constant(I64, gemm.n))
+        limit = f.intrinsic("smin", first + plan.group_columns, f.constant(I64, gemm.n))
         with f.loop(begin, end) as loop:
             batch = loop.index.unsigned_divide(of_batch) if gemm.batches > 1 else f.constant(I64, 0)
             remainder = loop.index - batch * of_batch if gemm.batches > 1 else loop.index

@@ -57,7 +57,8 @@ class InnerProduct:
         gemm: the product, transposed if necessary so that it has no more columns than rows.
         transposed: whether ``gemm`` is the transpose of the dot's product.
         paired: whether row i of A is multiplied by column i of B only; each row was a batch of the dot.
-        laid: whether a kernel first copies B so that each column is contiguous, in the accumulator type.
+        packs_columns: whether a kernel first copies B so that each column is contiguous, in the accumulator
+            type.
         lanes: elements along k in a vector.
         rows, columns: size of a register tile of results.
         vectors: vectors of accumulators for each result of a tile.
@@ -71,7 +72,7 @@ class InnerProduct:
     gemm: Gemm
     transposed: bool
     paired: bool
-    laid: bool
+    packs_columns: bool
     lanes: int
     rows: int
     columns: int
@@ -130,7 +131,7 @@ class InnerProduct:
 
         It is the accumulator type if a kernel packed the columns before, else the type of B.
         """
-        return self.gemm.kind if self.laid else self.gemm.b_type
+        return self.gemm.kind if self.packs_columns else self.gemm.b_type
 
     @property
     def sums(self) -> tuple[int, ...]:
@@ -147,7 +148,7 @@ class InnerProduct:
             + (", in pairs" if self.paired else ""),
             f"{self.vectors} x {self.lanes} lanes",
         ]
-        if self.laid:
+        if self.packs_columns:
             words.append("columns packed")
         if self.order == "apart":
             words.append("rows apart")
@@ -160,9 +161,9 @@ class InnerProduct:
     def workspace(self) -> tuple[int, int]:
         """Return (bytes of the packed columns of B, bytes of the partial sums); 0 where there are none."""
         g = self.gemm
-        laid = g.batches * g.n * g.k * storage_bytes(self.column_type) if self.laid else 0
+        column_bytes = g.batches * g.n * g.k * storage_bytes(self.column_type) if self.packs_columns else 0
         parts = self.parts * g.batches * g.n * self.blocks * self.rows * storage_bytes(g.kind)
-        return -(-laid // 64) * 64, -(-parts // 64) * 64 if self.parts > 1 else 0
+        return -(-column_bytes // 64) * 64, -(-parts // 64) * 64 if self.parts > 1 else 0
 
 
 def interleaves(gemm: Gemm) -> bool:
@@ -174,7 +175,7 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
     """Return the plan of a product as inner products along k; None if a different kernel is faster."""
     paired = paired_rows(gemm)
     if paired is not None and gemm.k >= FEW:
-        return _planned(paired, target, transposed=False, paired=True, laid=False)
+        return _planned(paired, target, transposed=False, paired=True, packs_columns=False)
     transposed = gemm.n > gemm.m or (gemm.n == gemm.m and gemm.a.column != 1)
     few = gemm.transposed if transposed else gemm
     if (
@@ -183,10 +184,10 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
         or few.k < target.partial_sum_bytes // storage_bytes(few.kind)
     ):
         return None
-    laid = few.b.row != 1
-    if laid and (few.n > FEW or few.m < FEW):
+    packs_columns = few.b.row != 1
+    if packs_columns and (few.n > FEW or few.m < FEW):
         return None
-    return _planned(few, target, transposed=transposed, paired=False, laid=laid)
+    return _planned(few, target, transposed=transposed, paired=False, packs_columns=packs_columns)
 
 
 def paired_rows(gemm: Gemm) -> Gemm | None:
@@ -207,7 +208,9 @@ def paired_rows(gemm: Gemm) -> Gemm | None:
     return replace(gemm, batch=(), m=gemm.batches, a=a, b=b)
 
 
-def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid: bool) -> InnerProduct:
+def _planned(
+    gemm: Gemm, target: Target, *, transposed: bool, paired: bool, packs_columns: bool
+) -> InnerProduct:
     lanes = target.partial_sum_bytes // register_type(gemm.kind).size
     while lanes > 1 and lanes > gemm.k:
         lanes //= 2
@@ -226,8 +229,8 @@ def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid
         order = "apart" if not interleaved and parts == 1 and rows >= LEAST_STREAMS else "in turn"
     if order == "in turn":
         columns = min(gemm.n, room // 2)
-        laid = laid or (gemm.b_type is not gemm.kind and gemm.m >= CONVERTED)
-    plan = InnerProduct(gemm, transposed, paired, laid, lanes, rows, columns, 1, parts, order)
+        packs_columns = packs_columns or (gemm.b_type is not gemm.kind and gemm.m >= CONVERTED)
+    plan = InnerProduct(gemm, transposed, paired, packs_columns, lanes, rows, columns, 1, parts, order)
     vectors = 1
     while plan.turn * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
         vectors *= 2
@@ -472,7 +475,7 @@ class _Tiles:
         if plan.paired:
             base = f.offset(self.b, gemm.b.offset * size)
             return [f.offset(base, number * (gemm.b.column * size)) for number in numbers]
-        if plan.laid:
+        if plan.packs_columns:
             base = f.offset(self.b, batch * (gemm.n * gemm.k * size)) if gemm.batches > 1 else self.b
             return [f.offset(base, (first + s) * gemm.k * size) for s in range(count)]
         base = batch_base(f, gemm, gemm.b, batch, self.b, gemm.b_type)

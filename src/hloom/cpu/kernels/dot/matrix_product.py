@@ -95,7 +95,7 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         with nullcontext() if panels is None else program.function.when(panels.compare("eq", 0)):
             _tiles(program, i, product, a, b, epilogue, space)
         if panels is not None:
-            with program.function.when(panels.compare("ne", 0)), program.instead():
+            with program.function.when(panels.compare("ne", 0)), program.uncounted():
                 _tiles(program, i, packed_before(product), a, panels, epilogue, space, packs=False)
         return
     f = program.function
@@ -118,7 +118,7 @@ def packed_before(plan: TilePlan) -> TilePlan:
     The order of additions remains the same as that of ``plan``.
     """
     group = -(-plan.gemm.n // plan.panel) * plan.panel
-    return replace(plan, pack_b="group", group=group, slab=plan.steps, is_kept=True)
+    return replace(plan, pack_b="group", group_columns=group, slab=plan.steps, is_kept=True)
 
 
 def _kept_panels(
@@ -134,7 +134,7 @@ def _kept_panels(
         return None
     is_converted = plan.factors.group > 1 or plan.factors.headed or gemm.b_type is not gemm.kind
     is_whole = gemm.b.offset == 0 and gemm.k * gemm.n == operand.shape.element_count
-    factor = None if is_converted or not is_whole else arguments.factor(operand)
+    factor = None if is_converted or not is_whole else arguments.argument_operand(operand)
     if factor is None:
         return None
     packed = packed_before(plan)
@@ -239,7 +239,7 @@ def _inner(
     ``a`` and ``b`` are the addresses of A and B; packing and final sums are omitted if ``plan`` has none.
     """
     module, space = program.module, program.workspace(i)
-    if plan.laid:
+    if plan.packs_columns:
         kernel = program.shared(lambda name: emit_lay_out(module, name, plan))
         program.call(i, kernel, [b, space])
         b = space

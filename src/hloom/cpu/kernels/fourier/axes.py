@@ -120,7 +120,7 @@ def _of_pairs(axis: AxisTransform) -> AxisTransform:
     return pairs if pairs.within or not axis.within else axis
 
 
-def area_count(axis: AxisTransform, passes: int) -> int:
+def scratch_array_count(axis: AxisTransform, passes: int) -> int:
     """Return the number of scratch arrays, at most two, that hold a transform between its ``passes``.
 
     Computing the spectrum of a real signal from the transform of its pairs counts as one more pass.
@@ -140,14 +140,14 @@ def lanes_of(axis: AxisTransform) -> int:
     """
     lanes = axis.lanes
     many = axis.outer if axis.inner == 1 else axis.inner
-    while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
+    while lanes > 4 and (lanes // 2 >= many or _lane_bytes(axis) * lanes > STACK_BYTES):
         lanes //= 2
     return lanes
 
 
-def _areas(axis: AxisTransform) -> int:
+def _lane_bytes(axis: AxisTransform) -> int:
     """Return the bytes of scratch memory per lane if each vector lane has its own transform."""
-    return area_count(axis, len(radices(axis.length) or ())) * 2 * axis.length * axis.part.size
+    return scratch_array_count(axis, len(radices(axis.length) or ())) * 2 * axis.length * axis.part.size
 
 
 def slot_bytes(axis: AxisTransform) -> int:
@@ -155,7 +155,7 @@ def slot_bytes(axis: AxisTransform) -> int:
 
     These are one transform if the lanes of a vector are its elements, else one transform per lane.
     """
-    size = within_bytes(axis) if axis.within else _areas(axis) * lanes_of(axis)
+    size = within_bytes(axis) if axis.within else _lane_bytes(axis) * lanes_of(axis)
     return size if size > STACK_BYTES else 0
 
 

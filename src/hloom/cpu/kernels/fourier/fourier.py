@@ -20,10 +20,10 @@ from hloom.codegen.loops import LoopKernel
 from hloom.codegen.target import Target
 from hloom.cpu.kernels.fourier.axes import (
     AxisTransform,
-    area_count,
     axes_of,
     group_count,
     lanes_of,
+    scratch_array_count,
     slot_bytes,
     slot_count,
     within_bytes,
@@ -85,7 +85,7 @@ def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
 def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
     """Emit the kernel (source, target, workspace, begin, end) of all transforms along one dimension."""
     function = module.function(name, [PTR] * 3 + [I64, I64])
-    emitter = _Within(module, function, axis) if axis.within else _SideBySide(module, function, axis)
+    emitter = _LanesAlong(module, function, axis) if axis.within else _LanesAcross(module, function, axis)
     trips = emitter.emit()
     function.finish()
     work = 2 * axis.outer * axis.inner * axis.length * max(1, axis.length.bit_length())
@@ -130,13 +130,13 @@ class _Transform:
         """Return the address of real number ``index`` from ``base`` on; complex numbers count as two."""
         return self.f.offset(base, index, self.part)
 
-    def finished(self, pair: Pair) -> Pair:
+    def scale_result(self, pair: Pair) -> Pair:
         """Return an element of the result; an inverse transform swaps its parts and divides by the length."""
         if not self.axis.inverse:
             return pair
         return pair[1] * (1.0 / self.n), pair[0] * (1.0 / self.n)
 
-    def begun(self, pair: Pair) -> Pair:
+    def swap_operand(self, pair: Pair) -> Pair:
         """Return an element of the operand; an inverse transform swaps its real and imaginary parts."""
         return (pair[1], pair[0]) if self.axis.inverse else pair
 
@@ -228,7 +228,7 @@ class _Transform:
                     store(inner.index + (outer.index * radix + k) * s, pair)
 
 
-class _SideBySide(_Transform):
+class _LanesAcross(_Transform):
     """Emits Fourier transforms with one transform per lane: of neighboring columns, or of gathered rows."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
@@ -239,7 +239,7 @@ class _SideBySide(_Transform):
         assert factors is not None
         self.radices = factors
         if not slot_bytes(axis):
-            count = area_count(axis, len(factors))
+            count = scratch_array_count(axis, len(factors))
             self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
 
     def emit(self) -> int:
@@ -328,13 +328,13 @@ class _SideBySide(_Transform):
         """Emit the load of element ``index`` of each lane's transform from the operand."""
         if self.axis.source == "real":
             (real,) = self.numbers(self.source, index, 1, self.axis.elements("real"))
-            return self.begun((real, self.f.constant(self.wide, 0.0)))
+            return self.swap_operand((real, self.f.constant(self.wide, 0.0)))
         if self.axis.source == "half":
-            return self.begun(self.read_half(index))
+            return self.swap_operand(self.read_half(index))
         if self.axis.source == "spectrum":
-            return self.begun(self.read_spectrum(index))
+            return self.swap_operand(self.read_spectrum(index))
         real, imaginary = self.numbers(self.source, index, 2, self.axis.elements("complex"))
-        return self.begun((real, imaginary))
+        return self.swap_operand((real, imaginary))
 
     def read_half(self, index: Value) -> Pair:
         """Emit the load of element ``index`` of each lane's Hermitian spectrum, of which only half is stored.
@@ -395,7 +395,7 @@ class _SideBySide(_Transform):
 
     def write(self, index: Value, pair: Pair) -> None:
         """Emit the store of element ``index`` of each lane's result; no store if beyond the half to store."""
-        real, imaginary = self.finished(pair)
+        real, imaginary = self.scale_result(pair)
         if self.axis.target == "half":
             with self.f.when(index.compare("sle", self.n // 2)):
                 self.put(index, [real, imaginary], self.axis.elements("half"))
@@ -431,7 +431,7 @@ class _SideBySide(_Transform):
             scatter(value, places, self.mask)
 
 
-class _Within(_Transform):
+class _LanesAlong(_Transform):
     """Emits one Fourier transform at a time, with its elements in the lanes of vectors.
 
     The radix of its first pass is the lane count.
@@ -445,7 +445,9 @@ class _Within(_Transform):
         size = 2 * self.n // self.lanes
         self.on_stack = not slot_bytes(axis)
         if self.on_stack:
-            self.areas = [function.allocate(self.wide, size) for _ in range(area_count(axis, len(factors)))]
+            self.areas = [
+                function.allocate(self.wide, size) for _ in range(scratch_array_count(axis, len(factors)))
+            ]
 
     def emit(self) -> int:
         """Emit the kernel's loop over transforms; return its trip count.
@@ -512,7 +514,7 @@ class _Within(_Transform):
         f, lanes, m = self.f, self.lanes, self.n // self.lanes
         table = self.table(self.n, lanes, planar=True)
         with f.loop(0, m, lanes) as loop:
-            x = [self.begun(self.read(source, loop.index, m * k)) for k in range(lanes)]
+            x = [self.swap_operand(self.read(source, loop.index, m * k)) for k in range(lanes)]
             f.split_block()
             y = transform(f, x)
             f.split_block()
@@ -579,7 +581,7 @@ class _Within(_Transform):
         f = self.f
 
         def store(index: Value, pair: Pair) -> None:
-            real, imaginary = self.finished(pair)
+            real, imaginary = self.scale_result(pair)
             if self.axis.target == "real":
                 f.store(real, self.at(target, index))
                 return

@@ -17,7 +17,7 @@ from hloom.codegen.loops import LoopKernel
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.lapack.calls import INFO_NOT_FINITE, Address, LapackCall, Room, UnpackedPairs
+from hloom.operations.lapack.calls import INFO_NOT_FINITE, Address, LapackArray, LapackCall, UnpackedPairs
 
 LIBRARY_PREFIX: Final = "lapack."
 """Prefix of the names by which programs call routines; see `hloom.cpu.loaded_program`."""
@@ -37,7 +37,7 @@ def workspace_bytes(call: LapackCall) -> int:
 
     These are temporary arrays, and transposed copies of matrices.
     """
-    return sum(_padded(room) for room in call.rooms if not _in_place(call, room))
+    return sum(_padded(array) for array in call.arrays if not _in_place(call, array))
 
 
 def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
@@ -56,7 +56,7 @@ def _kernel(module: Module, name: str, call: LapackCall, operands: int, results:
     """
     f = module.function(name, [PTR] * (operands + results + 1) + [I64, I64])
     *pointers, workspace, begin, end = f.parameters
-    extents = [extent for room in call.rooms for extent in room.dimensions if room.dimensions]
+    extents = [extent for array in call.arrays for extent in array.dimensions if array.dimensions]
     threaded = max(extents, default=0) > UNBLOCKED or call.routine[1:] == "trsm"
     if threaded:
         f.call(None, "hloom_library_enter", *_thread_functions(f))
@@ -65,7 +65,7 @@ def _kernel(module: Module, name: str, call: LapackCall, operands: int, results:
     if threaded:
         f.call(None, "hloom_library_leave", *_thread_functions(f))
     f.finish()
-    matrices = [room.dimensions for room in call.rooms if room.is_matrix]
+    matrices = [array.dimensions for array in call.arrays if array.is_matrix]
     steps = max((math.prod(d) * min(d) for d in matrices), default=0)
     return LoopKernel(name, call.batch, call.batch, 2 * call.batch * (steps + 64))
 
@@ -78,18 +78,18 @@ def _thread_functions(f: Function) -> tuple[Value, Value]:
     return f.address(names[0]), f.address(names[1])
 
 
-def _in_place(call: LapackCall, room: Room) -> bool:
-    """Return whether LAPACK can use its array ``room`` where the program has it: as an operand or result.
+def _in_place(call: LapackCall, array: LapackArray) -> bool:
+    """Return whether LAPACK can use ``array`` where the program has it: as an operand or result.
 
     If not, the array is in the workspace: it is a matrix that needs a transposition, or it is temporary.
     """
-    if room.is_matrix and not call.rows_first:
-        return room.result is not None and min(room.dimensions) <= 1
-    return room.operand is not None or room.result is not None
+    if array.is_matrix and not call.rows_first:
+        return array.result is not None and min(array.dimensions) <= 1
+    return array.operand is not None or array.result is not None
 
 
-def _padded(room: Room) -> int:
-    return -(-room.bytes // ALIGNMENT) * ALIGNMENT
+def _padded(array: LapackArray) -> int:
+    return -(-array.bytes // ALIGNMENT) * ALIGNMENT
 
 
 class _Emitter:
@@ -108,22 +108,22 @@ class _Emitter:
         self.operands, self.results = operands, results
         self.places: list[Value] = []
         offset = 0
-        for room in call.rooms:
-            if _in_place(call, room):
-                number = room.result if room.result is not None else room.operand
-                arrays = results if room.result is not None else operands
+        for array in call.arrays:
+            if _in_place(call, array):
+                number = array.result if array.result is not None else array.operand
+                arrays = results if array.result is not None else operands
                 assert number is not None
-                self.places.append(self.part(arrays[number], room))
+                self.places.append(self.part(arrays[number], array))
             else:
                 self.places.append(f.offset(workspace, offset))
-                offset += _padded(room)
+                offset += _padded(array)
 
-    def part(self, array: Value, room: Room) -> Value:
-        """Return the address of the current matrix of a LAPACK call's batch in ``array``.
+    def part(self, base: Value, array: LapackArray) -> Value:
+        """Return the address of the current matrix of a LAPACK call's batch in ``base``.
 
-        ``array`` is an operand or a result of the program, and ``room`` LAPACK's array for it.
+        ``base`` is an operand or a result of the program, and ``array`` is LAPACK's array for it.
         """
-        return self.f.offset(array, self.index * room.bytes)
+        return self.f.offset(base, self.index * array.bytes)
 
     def emit(self) -> None:
         """Emit the preparation of a LAPACK call's arrays, the call, and the transposition of its results.
@@ -132,50 +132,50 @@ class _Emitter:
         that the call returns says so.
         """
         f, call = self.f, self.call
-        for room, address in zip(call.rooms, self.places, strict=True):
-            self.read(room, address)
+        for array, address in zip(call.arrays, self.places, strict=True):
+            self.read(array, address)
         if call.finite is None:
             self.run()
         else:
             assert call.info is not None
-            finite = self.is_finite(call.rooms[call.finite], self.places[call.finite])
+            finite = self.is_finite(call.arrays[call.finite], self.places[call.finite])
             f.store(f.constant(I32, INFO_NOT_FINITE), self.places[call.info])
             with f.when(finite):
                 self.run()
-        for room, address in zip(call.rooms, self.places, strict=True):
-            if room.result is not None and not _in_place(call, room):
-                target = self.part(self.results[room.result], room)
-                rows, columns = room.dimensions
-                transpose(f, address, target, columns, rows, room.dtype.itemsize)
+        for array, address in zip(call.arrays, self.places, strict=True):
+            if array.result is not None and not _in_place(call, array):
+                target = self.part(self.results[array.result], array)
+                rows, columns = array.dimensions
+                transpose(f, address, target, columns, rows, array.dtype.itemsize)
 
-    def read(self, room: Room, place: Value) -> None:
-        """Emit the initialization of array ``room`` of the LAPACK call, at address ``place``.
+    def read(self, array: LapackArray, place: Value) -> None:
+        """Emit the initialization of ``array`` of the LAPACK call, at address ``place``.
 
         An operand is transposed if LAPACK needs that, or copied if LAPACK overwrites it by a result. A result
         that is no operand is filled with zeros.
         """
         f = self.f
-        if room.operand is None:
-            if room.result is not None:
-                fill_bytes(place, f.constant(I8, 0), room.bytes)
+        if array.operand is None:
+            if array.result is not None:
+                fill_bytes(place, f.constant(I8, 0), array.bytes)
             return
-        source = self.part(self.operands[room.operand], room)
-        if _in_place(self.call, room):
-            if room.result is not None:
-                copy_bytes(place, source, room.bytes)
+        source = self.part(self.operands[array.operand], array)
+        if _in_place(self.call, array):
+            if array.result is not None:
+                copy_bytes(place, source, array.bytes)
         else:
-            rows, columns = room.dimensions
-            transpose(f, source, place, rows, columns, room.dtype.itemsize)
+            rows, columns = array.dimensions
+            transpose(f, source, place, rows, columns, array.dtype.itemsize)
 
-    def is_finite(self, room: Room, place: Value) -> Value:
-        """Emit the test whether all elements of array ``room`` at ``place`` are finite; return an i1.
+    def is_finite(self, array: LapackArray, place: Value) -> Value:
+        """Emit the test whether all elements of ``array`` at ``place`` are finite; return an i1.
 
         They are if the sum of their products with 0 is not NaN.
         """
         f = self.f
-        kind = F64 if room.dtype.name in ("float64", "complex128") else F32
+        kind = F64 if array.dtype.name in ("float64", "complex128") else F32
         total = f.constant(kind, 0.0)
-        with f.loop(0, room.bytes // kind.size, 1, [total]) as loop:
+        with f.loop(0, array.bytes // kind.size, 1, [total]) as loop:
             value = f.load(kind, f.offset(place, loop.index, kind))
             loop.next(loop.values[0] + value * 0.0)
         return loop.values[0].compare("ord", 0.0)
@@ -191,8 +191,8 @@ class _Emitter:
         slot = 0
         for argument in call.arguments:
             if isinstance(argument, Address):
-                size = call.rooms[argument.room].dtype.itemsize
-                arguments.append(f.offset(self.places[argument.room], argument.element * size))
+                size = call.arrays[argument.array].dtype.itemsize
+                arguments.append(f.offset(self.places[argument.array], argument.element * size))
             elif argument is None:
                 arguments.append(f.constant(PTR, 0))
             else:
@@ -210,8 +210,8 @@ class _Emitter:
         """
         f = self.f
         packed, vectors, imaginary = (self.places[n] for n in (pairs.packed, pairs.vectors, pairs.imaginary))
-        size = self.call.rooms[pairs.imaginary].count
-        kind = F64 if self.call.rooms[pairs.packed].dtype.itemsize == 8 else F32
+        size = self.call.arrays[pairs.imaginary].count
+        kind = F64 if self.call.arrays[pairs.packed].dtype.itemsize == 8 else F32
         with f.loop(0, size) as columns:
             part = f.load(kind, f.offset(imaginary, columns.index, kind))
             second = part.compare("olt", 0.0)

@@ -52,13 +52,13 @@ def factors_small_matrices(call: LapackCall) -> bool:
     It does for LU, Cholesky and QR factorizations of small matrices, and products with the Q of a QR
     factorization.
     """
-    rooms = [room for room in call.rooms if room.operand is not None or room.result is not None]
-    extents = [extent for room in rooms for extent in room.dimensions]
+    arrays = [array for array in call.arrays if array.operand is not None or array.result is not None]
+    extents = [extent for array in arrays for extent in array.dimensions]
     if min(extents, default=0) == 0:
         return False
     is_batch = call.batch >= ENOUGH
     if call.routine[1:] in _REFLECTORS and is_batch:
-        return sum(room.count for room in rooms if room.operand is not None) <= SMALL_COUNT
+        return sum(array.count for array in arrays if array.operand is not None) <= SMALL_COUNT
     is_known = call.routine[1:] in (*_FACTORS, *_REFLECTORS) and call.batch > 0
     return is_known and max(extents) <= (SMALL if is_batch else SMALL_ALONE)
 
@@ -84,8 +84,8 @@ def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, coun
     factors = _FACTORS.get(call.routine[1:], SmallReflectors)(e, kind, call, Index.of(variable))
     loop_nest(e, [variable], factors.run, *f.parameters[-2:])
     f.finish()
-    elements = max(room.count for room in call.rooms if room.is_matrix)
-    work = call.batch * elements * min(call.rooms[0].dimensions)
+    elements = max(array.count for array in call.arrays if array.is_matrix)
+    work = call.batch * elements * min(call.arrays[0].dimensions)
     return LoopKernel(name, call.batch, lanes, work, lanes_text(lanes))
 
 
@@ -99,7 +99,7 @@ class _Factors(ABC):
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
         self.e, self.f, self.kind, self.call, self.matrix = e, e.function, kind, call, matrix
-        self.rows, self.columns = call.rooms[0].dimensions
+        self.rows, self.columns = call.arrays[0].dimensions
         source, factors, *self.others, info, _, _ = self.f.parameters
         sizes = (call.batch, self.rows, self.columns)
         self.source, self.factors = View(source, kind, sizes), View(factors, kind, sizes)

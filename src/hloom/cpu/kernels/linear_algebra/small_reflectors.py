@@ -45,22 +45,22 @@ class SmallReflectors:
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
         self.e, self.f, self.kind, self.call, self.matrix = e, e.function, kind, call, matrix
-        self.rows, self.columns = call.rooms[0].dimensions
-        (self.count,) = call.rooms[1].dimensions
+        self.rows, self.columns = call.arrays[0].dimensions
+        (self.count,) = call.arrays[1].dimensions
         self.v = Scratch(e, kind, [self.rows, self.columns])
         self.views = [
-            View(pointer, kind, (call.batch, *call.rooms[number].dimensions))
-            for pointer, number in zip(self.f.parameters, self.numbers_of_rooms(), strict=False)
+            View(pointer, kind, (call.batch, *call.arrays[number].dimensions))
+            for pointer, number in zip(self.f.parameters, self.array_numbers(), strict=False)
         ]
 
-    def numbers_of_rooms(self) -> list[int]:
+    def array_numbers(self) -> list[int]:
         """Return the indices, in the LAPACK call's list of arrays, of its operands and then of its results.
 
         This is the order of the kernel's parameters. A result that overwrites an operand has the same index.
         """
-        rooms = self.call.rooms
-        operands = [n for n, room in enumerate(rooms) if room.operand is not None]
-        results = {room.result: n for n, room in enumerate(rooms) if room.result is not None}
+        arrays = self.call.arrays
+        operands = [n for n, array in enumerate(arrays) if array.operand is not None]
+        results = {array.result: n for n, array in enumerate(arrays) if array.result is not None}
         return operands + [results[k] for k in sorted(results)]
 
     def run(self) -> None:
@@ -201,7 +201,7 @@ class SmallReflectors:
         A multiplication from the right is done as one of the adjoint of C from the left.
         """
         is_left, is_adjoint = self.call.arguments[0] == b"L", self.call.arguments[1] != b"N"
-        sizes = self.call.rooms[2].dimensions
+        sizes = self.call.arrays[2].dimensions
         c = Scratch(self.e, self.kind, sizes)
         copy_matrix(c, self.views[2], self.matrix, stores=False)
         rows, columns = sizes if is_left else sizes[::-1]

@@ -271,7 +271,7 @@ class _Kernel:
         outer = outer_loops(f, self.batch[:-1])
         with outer, self.elements.scope(), f.loop(0, last.trips, CHUNK) as chunk:
             top = f.intrinsic("smin", chunk.index + CHUNK, limit)
-            count = self.keep(chunk.index, top, (start_areas, numbers, positions))
+            count = self.compact(chunk.index, top, (start_areas, numbers, positions))
             with f.loop(0, count) as loop, self.elements.scope():
                 last.value = self.kept_number(numbers, loop.index)
                 starts = {
@@ -296,7 +296,7 @@ class _Kernel:
         """Emit the load of element ``index`` of the i32 array at ``place``; return it as i64."""
         return self.f.load(I32, self.f.offset(place, index, I32)).cast("zext", I64)
 
-    def keep(
+    def compact(
         self,
         low: Value,
         high: Value,

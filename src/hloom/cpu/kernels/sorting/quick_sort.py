@@ -132,25 +132,25 @@ class QuickSort:
                     parts = (is_below, position), (~is_below, index - position)
                     for target, (mask, at) in zip(targets, parts, strict=True):
                         f.store(self.compressed(f, vector, mask), f.offset(target, at, self.element))
-                    position = position + self.marked(f, is_below)
+                    position = position + self.lane_count(f, is_below)
                 loop.next(position)
             (below,), start = loop.values, end
-        active = self.first(f, count - start)
+        active = self.first_lanes(f, count - start)
         vector = masked_load(self.vector, f.offset(source, start, self.element), active)
         is_below = vector.compare("ult", pivots) & active
         parts = (is_below, below), (~is_below & active, start - below)
         for target, (mask, at) in zip(targets, parts, strict=True):
-            part, stored = self.compressed(f, vector, mask), self.first(f, self.marked(f, mask))
+            part, stored = self.compressed(f, vector, mask), self.first_lanes(f, self.lane_count(f, mask))
             masked_store(part, f.offset(target, at, self.element), stored)
-        f.finish(below + self.marked(f, is_below))
+        f.finish(below + self.lane_count(f, is_below))
         return name
 
-    def first(self, f: Function, count: Value) -> Value:
+    def first_lanes(self, f: Function, count: Value) -> Value:
         """Emit a mask for a vector that is true in the first ``count`` lanes."""
         numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
         return numbers.compare("ult", count.cast("trunc", I32).splat(self.lanes))
 
-    def marked(self, f: Function, mask: Value) -> Value:
+    def lane_count(self, f: Function, mask: Value) -> Value:
         """Emit the count of the lanes that are true in ``mask``, as an i64."""
         bits = mask.bitcast(make_type(f"i{self.lanes}"))
         return f.intrinsic("ctpop", bits.cast("zext", I32)).cast("zext", I64)
@@ -221,7 +221,9 @@ class QuickSort:
         zero = f.constant(I64, 0)
         loaded: list[Value] = []
         masks: list[Value | None] = [
-            None if n < vectors // 2 else self.first(f, f.intrinsic("smax", count - n * self.lanes, zero))
+            self.first_lanes(f, f.intrinsic("smax", count - n * self.lanes, zero))
+            if n >= vectors // 2
+            else None
             for n in range(vectors)
         ]
         for n, mask in enumerate(masks):

@@ -61,7 +61,7 @@ class RadixRow(SharedRow):
             f.call(None, _positions(self.program.module), counts)
             self.move(source, target, counts, low, width)
         self.write(len(digits) % 2)
-        self.restore()
+        self.repair_shared_keys()
 
     def digit(self, f: Function, area: Value, index: Value, low: int, width: int) -> tuple[Value, Value]:
         """Emit the load of the integer at ``index`` of the buffer ``area`` and the extraction of a digit.

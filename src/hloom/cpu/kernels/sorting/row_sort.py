@@ -43,7 +43,7 @@ SLOTS: Final = 16
 """Number of long rows that are sorted at once, each with its own scratch memory."""
 
 
-Method: TypeAlias = Literal["network", "quicksort", "digits"]
+Method: TypeAlias = Literal["network", "quicksort", "radix"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,25 @@ class KeySort:
         groups: the keys, most significant first, in groups of at most 64 bits; the keys of a group are packed
             into one integer.
         record: the format of the records that are sorted: a key alone, or with the index of its element.
-        alone: whether the keys of a single operand are sorted without indices; its elements are then computed
-            from the sorted keys.
+        without_indices: whether the keys of a single operand are sorted without indices; its elements are
+            then computed from the sorted keys.
         method: how the records are sorted.
         on_stack: whether the records of a row are in stack memory; else they are in scratch memory.
     """
 
     groups: tuple[tuple[SortKey, ...], ...]
     record: SortRecord
-    alone: bool
+    without_indices: bool
     method: Method
     on_stack: bool
 
     def __str__(self) -> str:
-        how = {"network": "by a network", "quicksort": "by quicksort", "digits": "by digits"}[self.method]
-        what = "keys alone" if self.alone else f"keys in {plural(len(self.groups), 'integer')}, records"
+        how = {"network": "by a network", "quicksort": "by quicksort", "radix": "by digits"}[self.method]
+        what = (
+            "keys alone"
+            if self.without_indices
+            else f"keys in {plural(len(self.groups), 'integer')}, records"
+        )
         return f"{what} of {self.record.bytes} B {how}"
 
 
@@ -92,50 +96,50 @@ def key_sort(i: HloInstruction, target: Target) -> KeySort | None:
         groups[-1].append(key)
     widest = max(sum(k.bits for k in group) for group in groups)
     narrow = len(groups) == 1 and widest <= 32
-    if _sorts_alone(i, keys):
+    if _sorts_without_indices(i, keys):
         record = SortRecord(max(32, keys[0].bits), keys[0].bits)
-        method = _method(n, record, target, alone=True)
+        method = _method(n, record, target, without_indices=True)
         return KeySort(((keys[0],),), record, True, method, n <= NETWORK)
     if not narrow and n < SHORT:
         return None
     record = SortRecord(64, widest, 32) if narrow else SortRecord(64, widest, 0, beside=True)
-    method = _method(n, record, target, alone=False) if narrow else "digits"
+    method = _method(n, record, target, without_indices=False) if narrow else "radix"
     return KeySort(tuple(map(tuple, groups)), record, False, method, narrow and n <= NETWORK)
 
 
-def _method(n: int, record: SortRecord, target: Target, *, alone: bool) -> Method:
+def _method(n: int, record: SortRecord, target: Target, *, without_indices: bool) -> Method:
     """Return the algorithm that sorts rows of ``n`` records, each a single integer.
 
-    ``alone`` is true if the integers are keys without indices.
+    ``without_indices`` is true if the integers are keys without indices.
     """
     if not sorts_quickly(target):
-        return "network" if n <= NETWORK else "digits"
+        return "network" if n <= NETWORK else "radix"
     if n <= SHORT:
         return "network"
-    few = n > NETWORK and record.key_bits <= _few_bits(n, target, alone=alone)
-    return "digits" if few else "quicksort"
+    few = n > NETWORK and record.key_bits <= _few_bits(n, target, without_indices=without_indices)
+    return "radix" if few else "quicksort"
 
 
-def _few_bits(n: int, target: Target, *, alone: bool) -> int:
+def _few_bits(n: int, target: Target, *, without_indices: bool) -> int:
     """Return the largest key width in bits for which radix sort beats quicksort on rows of ``n`` elements.
 
-    Returns 0 if it never does. ``alone`` is true if keys are sorted without indices.
+    Returns 0 if it never does. ``without_indices`` is true if keys are sorted without indices.
     """
     if n >= SHARED:
-        return 0 if alone else 8
-    if alone:
+        return 0 if without_indices else 8
+    if without_indices:
         return 8
     return 16 if target.has("avx512f") else 32
 
 
-def _sorts_alone(i: HloInstruction, keys: Sequence[SortKey]) -> bool:
+def _sorts_without_indices(i: HloInstruction, keys: Sequence[SortKey]) -> bool:
     """Return whether sort ``i`` can be done by sorting only the keys, without the indices of their elements.
 
     It must have a single operand whose elements can be computed from the keys; values such as NaN, of which
     several share a key, are exceptions.
     """
     kind = i.operands[0].shape.element_type
-    is_single = len(keys) == len(i.operands) == 1 and keys[0].choice and keys[0].element_type is kind
+    is_single = len(keys) == len(i.operands) == 1 and keys[0].copies_element and keys[0].element_type is kind
     return is_single and kind.bits >= (16 if kind.is_floating else 8) and kind is not et.PRED
 
 
@@ -271,13 +275,13 @@ class RowByKeys:
             size = slot_bytes(self.plan, self.n)
             first = self.f.offset(self.space, slot * size)
             areas = (first, self.f.offset(first, size // 2))
-        if not self.plan.alone:
+        if not self.plan.without_indices:
             self.by_records(areas)
             return
-        differs = self.fill_alone(areas[0])
-        self.write_sorted(self.sorted(areas)[0])
+        differs = self.fill_keys(areas[0])
+        self.write_sorted(self.sort(areas)[0])
         with self.f.when(differs):
-            self.store_again()
+            self.repair_shared_keys()
 
     def row_indices(self, row: Value) -> list[Index]:
         """Emit the multi-index of the first element of row ``row``: 0 in the sorted dimension."""
@@ -314,7 +318,7 @@ class RowByKeys:
 
     # -- keys alone
 
-    def fill_alone(self, area: Value) -> Value:
+    def fill_keys(self, area: Value) -> Value:
         """Emit a loop that stores the key of each element of the row to the buffer ``area``, without indices.
 
         Returns an i1 that is true if the bits of some element cannot be computed from its key.
@@ -347,7 +351,7 @@ class RowByKeys:
 
     def write_sorted(self, area: Value) -> None:
         """Emit stores of the row's results, taken from the sorted keys or records in the buffer ``area``."""
-        if self.plan.alone:
+        if self.plan.without_indices:
             self.write_alone(area)
         else:
             self.write(area)
@@ -366,7 +370,7 @@ class RowByKeys:
 
         self.each(self.out, body)
 
-    def store_again(self) -> None:
+    def repair_shared_keys(self) -> None:
         """Emit code that stores again those results whose bits could not be computed from their keys.
 
         They have keys that elements with different bits share, such as zeros of both signs. The elements of
@@ -374,7 +378,7 @@ class RowByKeys:
         """
         key, f = self.plan.groups[0][0], self.f
         e = Elements(f, 0, self.e.views)
-        for shared in key.shared:
+        for shared in key.ambiguous_values:
             value = key.integer(e, [f.constant(register_type(key.element_type), shared)])
             first = self.count(value, "ult")
             with f.when(first.compare("ne", self.count(value, "ule"))):
@@ -441,7 +445,7 @@ class RowByKeys:
                 first, second = self.renumber(group, first, second)
             else:
                 self.fill(group, first)
-            first, second = self.sorted((first, second))
+            first, second = self.sort((first, second))
         self.write_sorted(first)
 
     def record_at(self, index: Index, group: Sequence[SortKey]) -> Value:
@@ -450,7 +454,7 @@ class RowByKeys:
         It has the element's keys of ``group``; the index is in the lower 32 bits if the record format packs
         both into one integer.
         """
-        if self.plan.alone:
+        if self.plan.without_indices:
             (key,) = group
             integer = key.integer(self.e, [self.e.element(self.i.operands[0], self.at(index))])
             return integer.cast("zext", self.plan.record.type)
@@ -460,7 +464,7 @@ class RowByKeys:
             integer if self.plan.record.beside else (integer << 32) | self.e.wide(self.e.index_value(index))
         )
 
-    def numbers(self, area: Value) -> Value:
+    def indices_address(self, area: Value) -> Value:
         """Emit the address of the u32 indices of records, which follow the integers in buffer ``area``."""
         return self.f.offset(area, -(-self.n * 8 // 64) * 64)
 
@@ -479,7 +483,7 @@ class RowByKeys:
     def fill(self, group: Sequence[SortKey], area: Value) -> None:
         """Emit a loop that stores each element's record, with its keys of ``group``, to buffer ``area``."""
         record = self.plan.record
-        integers, numbers = self.area(area, I64), self.area(self.numbers(area), I32)
+        integers, numbers = self.area(area, I64), self.area(self.indices_address(area), I32)
 
         def body(index: Index) -> None:
             if record.beside:
@@ -497,7 +501,7 @@ class RowByKeys:
         The records are read from the buffer ``area`` and stored to ``other`` in the same order. Returns
         (other, area): the buffer that has the records, and the free one.
         """
-        old, numbers = self.area(self.numbers(area), I32), self.area(self.numbers(other), I32)
+        old, numbers = self.area(self.indices_address(area), I32), self.area(self.indices_address(other), I32)
         integers = self.area(other, I64)
 
         def body(index: Index) -> None:
@@ -517,7 +521,7 @@ class RowByKeys:
         ``area`` is the buffer with the records.
         """
         record = self.plan.record
-        source = self.area(self.numbers(area), I32) if record.beside else self.area(area, I64)
+        source = self.area(self.indices_address(area), I32) if record.beside else self.area(area, I64)
         e = self.out
 
         def body(index: Index) -> None:
@@ -547,7 +551,7 @@ class RowByKeys:
             with self.f.loop(self.n + 32, padded(self.n)) as loop:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))
 
-    def sorted(self, areas: tuple[Value, Value]) -> tuple[Value, Value]:
+    def sort(self, areas: tuple[Value, Value]) -> tuple[Value, Value]:
         """Emit the sort of the records in the first of the two buffers ``areas``.
 
         Returns (buffer with the sorted records, other buffer).
@@ -561,7 +565,7 @@ class RowByKeys:
                 f.call(None, network(self.module, record.type), areas[0], f.constant(I64, count))
             return areas
         null = f.constant(PTR, 0)
-        numbers = [self.numbers(area) if record.beside else null for area in areas]
+        numbers = [self.indices_address(area) if record.beside else null for area in areas]
         if self.plan.method == "quicksort":
             start = f.constant(integer_type(1), 0)
             name = quick_sort(self.module, record.type)

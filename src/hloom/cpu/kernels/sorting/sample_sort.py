@@ -73,12 +73,12 @@ class SampleSort(SharedRow):
     def emit(self) -> None:
         """Emit all kernels: draw samples, divide the chunks into buckets, sort the buckets.
 
-        Finally, results that cannot be computed from their keys are stored again (`restore`).
+        Finally, results that cannot be computed from their keys are stored again (`repair_shared_keys`).
         """
         self.call(self.pointers, self.sample, 1, self.buckets * SAMPLES)
         self.call(self.pointers, self.divide_chunk, self.chunks, 8 * self.n)
         self.call(self.pointers, self.sort_bucket, self.buckets, 16 * self.n)
-        self.restore()
+        self.repair_shared_keys()
 
     def space(self, f: Function) -> Value:
         """Return the parameter of the kernel ``f`` that points to the scratch memory."""

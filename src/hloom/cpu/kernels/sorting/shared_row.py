@@ -98,20 +98,20 @@ class SharedRow:
         """
         space = f.parameters[len(self.pointers) - 1]
         row = self.row(f, module, low, high)
-        if self.plan.alone:
-            differs = row.fill_alone(self.area(f, space, 0))
+        if self.plan.without_indices:
+            differs = row.fill_keys(self.area(f, space, 0))
             f.store(differs.cast("zext", I32), f.offset(space, number, I32))
         else:
             row.fill(self.plan.groups[0], self.area(f, space, 0))
 
-    def restore(self) -> None:
+    def repair_shared_keys(self) -> None:
         """Emit code that stores again those results whose bits could not be computed from their keys.
 
         They have keys that elements with different bits share, such as zeros of both signs. The elements of
         each shared key are copied from the operand in its order. The code runs only if the flag of a chunk is
         set.
         """
-        if not self.plan.alone:
+        if not self.plan.without_indices:
             return
         f, space = self.f, self.pointers[-1]
         with f.loop(0, self.chunks, 1, [f.constant(I32, 0)]) as loop:
@@ -119,7 +119,7 @@ class SharedRow:
             loop.next(differs | f.load(I32, f.offset(space, loop.index, I32)))
 
         def body(f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-            self.row(f, module, low, high).store_again()
+            self.row(f, module, low, high).repair_shared_keys()
 
         with f.when(loop.values[0].compare("ne", 0)):
             self.call(self.pointers, body, 1, self.n)

@@ -60,7 +60,7 @@ class SortKey:
         return ~key if self.descending else key
 
     @property
-    def choice(self) -> bool:
+    def copies_element(self) -> bool:
         """Return whether the key is always the unchanged element of a single operand, or a constant.
 
         This holds if the computation consists of comparisons and selects only.
@@ -71,7 +71,7 @@ class SortKey:
         )
 
     @property
-    def shared(self) -> list[float]:
+    def ambiguous_values(self) -> list[float]:
         """Return the values of the key that elements with different bits may have, if the key is a `choice`.
 
         They are the computation's constants and, for floats in the partial order, 0 and NaN.

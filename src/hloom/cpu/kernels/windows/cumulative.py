@@ -40,14 +40,14 @@ class Cumulative:
     """A reduce-window that is a scan (prefix reduction) along one dimension.
 
     Elements and results are numbered from 0 in the order of the scan. Result number o combines the elements
-    with numbers less than o + ahead.
+    with numbers less than o + end_offset.
 
     Attributes:
         axis: the scanned dimension.
         size: the number of elements along it.
         results: the number of results along it.
-        ahead: 1 if each result includes its own element (an inclusive scan), 0 if it does not; other values
-            if the window is padded otherwise.
+        end_offset: 1 if each result includes its own element (an inclusive scan), 0 if it does not; other
+            values if the window is padded otherwise.
         backward: whether the scan starts at the last element.
         flipped: whether windows combine their last element first (window reversal).
         grouped: whether the combiner is associative, so that elements may be combined before the result up to
@@ -57,14 +57,14 @@ class Cumulative:
     axis: int
     size: int
     results: int
-    ahead: int
+    end_offset: int
     backward: bool
     flipped: bool
     grouped: bool = True
 
     @property
     def plain(self) -> bool:
-        return self.ahead == 1 and self.results == self.size
+        return self.end_offset == 1 and self.results == self.size
 
 
 def cumulative_of(i: HloInstruction) -> Cumulative | None:
@@ -87,15 +87,15 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
     if not may_skip_padding(window, combiner, i.operands[half:]):
         return None
     if results - 1 <= d.padding_low:
-        backward, ahead = False, d.size - d.padding_low
+        backward, end_offset = False, d.size - d.padding_low
     elif d.size - d.padding_low >= size:
-        backward, ahead = True, size - results + d.padding_low + 1
+        backward, end_offset = True, size - results + d.padding_low + 1
     else:
         return None
     grouped = grouping(combiner) >= Grouping.ASSOCIATIVE
     if not grouped and backward != flipped:  # a longer window has another first element
         return None
-    return Cumulative(axis, size, results, ahead, backward, flipped, grouped)
+    return Cumulative(axis, size, results, end_offset, backward, flipped, grouped)
 
 
 def may_skip_padding(
@@ -240,13 +240,13 @@ class _StepByStep(_Scan):
         already are combined before these loops. ``place`` maps a position in the line to an array index.
         """
         scan = self.scan
-        before = min(max(scan.ahead - 1, 0), scan.size)
-        early = min(max(1 - scan.ahead, 0), scan.results)
-        both = max(early, min(scan.results, scan.size - scan.ahead + 1))
+        before = min(max(scan.end_offset - 1, 0), scan.size)
+        early = min(max(1 - scan.end_offset, 0), scan.results)
+        both = max(early, min(scan.results, scan.size - scan.end_offset + 1))
         state = self.init if self.starts_with_init else None
         state = self._steps(place, 0, before, state, None)
         self._repeat(place, 0, early, None)
-        state = self._steps(place, early, both, state, scan.ahead - 1)
+        state = self._steps(place, early, both, state, scan.end_offset - 1)
         self._repeat(place, both, scan.results, state)
 
     def _steps(

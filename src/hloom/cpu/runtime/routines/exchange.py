@@ -31,8 +31,8 @@ from hloom.cpu.runtime.routines.clock import hloom_clock
 from hloom.cpu.runtime.routines.host import await_host
 from hloom.cpu.runtime.routines.processor import pause
 
-_FORM_BYTES: Final = 8
-"""Header of a packed message: the form of the operands."""
+_SIGNATURE_BYTES: Final = 8
+"""Header of a packed message: the signature id of the operands."""
 _PATIENCE_NANOSECONDS: Final = 20_000_000
 """Time after which the host takes over the waiting."""
 _STATUS_WORDS: Final = 8
@@ -60,7 +60,7 @@ def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) 
 
     It copies into the buffer if ``packs`` is true, otherwise into the arrays.
     """
-    packed = LocalVariable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
+    packed = LocalVariable(f, PTR, f.offset(message["memory"], _SIGNATURE_BYTES))
     span = message.nested("segments")
     with f.loop(span["first"], span["end"]) as segments:
         segment = _element(exchange["segments"], SEGMENT, segments.index)
@@ -83,7 +83,7 @@ def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
         segment = _element(exchange["segments"], SEGMENT, message.nested("segments")["first"])
         message["memory"] = segment_address(f, Fields(RENDEZVOUS, exchange["rendezvous"]), segment)
     with f.when(kind.compare("eq", SEND_PACKED)):
-        f.store(exchange["form"], message["memory"])
+        f.store(exchange["signature_id"], message["memory"])
         copy_segments(f, exchange, message, 1)
     sends = (kind & 1).compare("ne", 0)
     return f.call_pointer(
@@ -100,19 +100,19 @@ def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
 
 
 @routine(I1, exchange=EXCHANGE, message=MESSAGE)
-def record_message(f: Function, exchange: Fields, message: Fields) -> int:
+def unpack_message(f: Function, exchange: Fields, message: Fields) -> int:
     """Emit a routine that unpacks a complete message into arrays, if it was received packed; returns true.
 
     It returns false, without unpacking, if the sender's operands have other types or sizes than those of this
     process.
     """
     f.return_if(message["kind"].compare("ne", RECEIVE_PACKED), 1)
-    form = f.load(I64, message["memory"])
-    with f.when(form.compare("eq", exchange["form"])):
+    signature_id = f.load(I64, message["memory"])
+    with f.when(signature_id.compare("eq", exchange["signature_id"])):
         copy_segments(f, exchange, message, 0)
         f.return_value(1)
     stand_in = Fields(STAND_IN, exchange["stand_ins"])
-    Fields(PARTICIPANT, stand_in["participant"])["form"] = form
+    Fields(PARTICIPANT, stand_in["participant"])["signature_id"] = signature_id
     return 0
 
 
@@ -124,10 +124,10 @@ def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
     """
     exchange["round"] = exchange.nested("steps", step.cast("zext", I64) - 1)["first"]
     exchange["under_way"] = 0
-    rendezvous, form = Fields(RENDEZVOUS, exchange["rendezvous"]), exchange["form"]
+    rendezvous, signature_id = Fields(RENDEZVOUS, exchange["rendezvous"]), exchange["signature_id"]
     with f.loop(0, exchange["stand_in_count"]) as loop:
         stand_in = _element(exchange["stand_ins"], STAND_IN, loop.index)
-        Fields(PARTICIPANT, stand_in["participant"])["form"] = form
+        Fields(PARTICIPANT, stand_in["participant"])["signature_id"] = signature_id
         slot = rendezvous.atomic("participants", stand_in["position"])
         slot.store(stand_in["participant"], "monotonic")
 
@@ -174,7 +174,7 @@ def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
                 pending.set(pending.get() + came.select(f.constant(I64, 0), 1))
                 with f.when(came):
                     message["complete"] = 1
-                    f.return_if(~record_message(f, exchange, message), COMPLETE)
+                    f.return_if(~unpack_message(f, exchange, message), COMPLETE)
         f.return_if(pending.get().compare("ne", 0), UNDER_WAY)
         exchange["round"] = exchange["round"] + 1
         exchange["under_way"] = 0

@@ -272,17 +272,17 @@ def hloom_gang_run(
     with f.when(bytes.compare("ne", 0)):
         arenas.set(hloom_take(f, gang["memory"], bytes))
         f.return_if(is_null(arenas.get()), NO_MEMORY)
-    meets = gang["meets"].compare("ne", 0)
+    has_collectives = gang["has_collectives"].compare("ne", 0)
     with f.loop(0, count) as loop:
         number, fiber = loop.index, gang.nested("fibers", loop.index)
         fiber["sources"] = f.offset(sources, number * inputs, PTR)
         fiber["targets"] = f.offset(targets, number * outputs, PTR)
         fiber["arena"] = f.offset(arenas.get(), number * arena_bytes)
         fiber["state"], fiber["status"] = RUNS, 0
-        with f.when(meets):
+        with f.when(has_collectives):
             begin_fiber(f, gang, fiber)
     status = LocalVariable(f, I32)
-    with choose(f, meets) as choice:
+    with choose(f, has_collectives) as choice:
         status.set(take_turns(f, gang))
         choice.otherwise()
         status.set(run_apart(f, gang))

@@ -20,23 +20,23 @@ from hloom.cpu.runtime.routines.processor import futex_wait_for, futex_wake, pau
 
 ARRIVE, CONTINUE, DEPART = 1, 2, 3
 """Steps of a collective; its participants meet at each."""
-_OTHER_FORM: Final = -1
+_OTHER_SIGNATURE: Final = -1
 """Reported to the host instead of a generation: operands differ between participants."""
 _PATIENT_SLEEPS: Final = 2
 """Sleeps after which the host takes over the waiting, and detects deadlocks."""
 _PATIENCE_NANOSECONDS: Final = 10_000_000
 
 
-@routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
-def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
+@routine(I1, rendezvous=RENDEZVOUS, count=I64, signature_id=I64)
+def same_signatures(f: Function, rendezvous: Fields, count: Value, signature_id: Value) -> int:
     """Emit a routine that returns whether the operands of all participants have equal types and sizes.
 
-    ``count`` is the number of participants; ``form`` is a number that identifies the types and sizes of the
-    calling device's operands.
+    ``count`` is the number of participants; ``signature_id`` identifies the types and sizes of the calling
+    device's operands.
     """
     with f.loop(0, count) as loop:
         other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
-        f.return_if(other["form"].compare("ne", form), 0)
+        f.return_if(other["signature_id"].compare("ne", signature_id), 0)
     return 1
 
 
@@ -50,7 +50,7 @@ def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, st
     exchange = Fields(EXCHANGE, participant["exchange"])
     with f.when(~is_null(exchange.pointer) & step.compare("ne", DEPART)):
         begin_exchange(f, exchange, step)
-        with f.when(same_forms(f, rendezvous, participant["count"], participant["form"])):
+        with f.when(same_signatures(f, rendezvous, participant["count"], participant["signature_id"])):
             f.return_if(run_exchange(f, exchange, number, step).compare("ne", 0), 1)
     rendezvous.atomic("arrived").store(0, "seq_cst")
     rendezvous.atomic("generation").add(1, "seq_cst")
@@ -97,10 +97,10 @@ def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) 
     If so, it reports that to Python, or, in a fiber, ends the run of all fibers. ``number`` is the index of
     the collective's host call.
     """
-    f.return_if(same_forms(f, rendezvous, participant["count"], participant["form"]), 0)
+    f.return_if(same_signatures(f, rendezvous, participant["count"], participant["signature_id"]), 0)
     fiber = Fields(FIBER, participant["fiber"])
     with choose(f, is_null(fiber.pointer)) as thread:
-        await_host(f, number, _OTHER_FORM)
+        await_host(f, number, _OTHER_SIGNATURE)
         thread.otherwise()
         fiber_differs(f, fiber, number)
     return 1
