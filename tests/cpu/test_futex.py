@@ -76,7 +76,7 @@ def test_a_wait_ends_at_its_time_or_for_another_value(code: LoadedObject, value:
 )
 def test_processors_have_their_own_pause_and_number(triple: str, pause: str, number: str) -> None:
     target = Target.named(triple)
-    texts = [generate(t, target, promoted=True, assembly=True) for t, _ in support_code(target)]
+    texts = [generate(t, target, inline_and_promote=True, assembly=True) for t, _ in support_code(target)]
     lines = b"".join(texts).decode().splitlines()
     assert any(line.split() == [pause] for line in lines)
     assert any(line.endswith(number) or f"{number}," in line for line in lines)

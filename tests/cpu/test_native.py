@@ -313,7 +313,9 @@ def test_the_garbage_collector_pauses_while_programs_are_compiled(monkeypatch: p
 def test_code_for_other_machines(text: str, name: tuple[str, str]) -> None:
     target = Target.named(*name)
     _, entry = compile_module(optimize(parse(text)), target)
-    support = [generate(text, target, promoted=True, level=level) for text, level in support_code(target)]
+    support = [
+        generate(text, target, inline_and_promote=True, level=level) for text, level in support_code(target)
+    ]
     image = Image([*entry.parts, *support], {})
     memory = bytearray(image.size)
     symbols = image.write(memory, 0x1000_0000, lambda name: 0x2000_0000)
