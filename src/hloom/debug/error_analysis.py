@@ -231,11 +231,11 @@ class ErrorStep:
 
 
 def _fitted(numbers: object, element_type: ElementType) -> Array:
-    """Convert an operand's values, or the f64 errors of its values, to ``element_type``.
+    """Convert an operand's values, or bounds of their errors, to the operand's element type.
 
-    ``element_type`` is the operand's type in the f64 copy of a module. If it is an integer type, f64 numbers
-    are clipped to its range and to at most `MOST_STEPS`; for a type of less than 32 bits, raises NoBound if
-    any number is above these limits.
+    Bounds of errors are f64 numbers. For an integer type they are clipped to its range, and to a number
+    beyond which an integer counts as unknown (`MOST_STEPS`). A type of less than 32 bits may be too narrow to
+    say so: raises NoBound if it cannot hold a bound.
     """
     array = np.asarray(numbers)
     if element_type.is_integer and array.dtype == np.float64:

@@ -220,9 +220,9 @@ def zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloIn
 
 
 def cleaned(program: Reproducer) -> Reproducer:
-    """Remove dead code and unused parameters from a program, in place.
+    """Return a program without dead code and unused parameters, and without their arguments.
 
-    Returns the program with the remaining arguments.
+    The program's module is changed; callers pass a copy.
     """
     module = program.module
     reset_config(module)

@@ -415,9 +415,9 @@ class _Plan:
         if len(group.members) + 2 > self.options.most_inputs and self.reads_much(group, p):
             return False
         loop, mine = math.prod(group.dimensions), p.shape.element_count
-        if mine >= loop or (group.has_columns and p.shape.dimensions == group.dimensions[:-1]):
-            return True
-        return not is_expensive(p) and mine * 4 >= loop
+        is_row = group.has_columns and p.shape.dimensions == group.dimensions[:-1]
+        is_part = reads == 1 and group.joins(p)
+        return mine >= loop or is_row or is_part or (not is_expensive(p) and mine * 4 >= loop)
 
     def reads_much(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group with ``p`` would exceed the maximum number of inputs.

@@ -9,6 +9,7 @@ from typing import Final
 from hloom.analysis.column_reductions import is_column_reduction
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.movement import Concatenate
 from hloom.plan.evaluations import Evaluations, element_work
 from hloom.records import dataclass
 
@@ -95,9 +96,19 @@ class Group:
         """Return the number of elements of a value that are read for each result."""
         return self.evaluations.count(p)
 
+    def joins(self, p: HloInstruction) -> bool:
+        """Return whether a value has the elements of an operand of a concatenation, the only result.
+
+        The kernel has a loop of its own for each operand, or a column of each row.
+        """
+        root, *others = self.outputs
+        is_join = isinstance(root.operation, Concatenate) and not others and self.is_loop
+        return is_join and any(p.shape.element_count == o.shape.element_count for o in root.operands)
+
     def repeated_work(self, p: HloInstruction, reads: int) -> int:
         """Return the work of computing a value in this loop for a number of reads."""
-        return reads * (self.trips if p.shape.rank else 1) * element_work(p)
+        count = p.shape.element_count if self.joins(p) else self.trips if p.shape.rank else 1
+        return reads * count * element_work(p)
 
     def separate_work(self, p: HloInstruction) -> int:
         """Return the work of computing a value in a loop of its own."""

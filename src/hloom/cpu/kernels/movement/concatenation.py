@@ -16,6 +16,7 @@ from hloom.codegen.loops import (
     nest_kernel,
     outer_loops,
     vector_lanes,
+    work_of,
 )
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
@@ -54,26 +55,24 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     start = 0
     for operand in root.operands:
         if operand.shape.element_count:
-            sources = _inputs_of(operand, pointers)
-            part = _Part(operand, strides, sources, members)
+            needed = _needed(operand, pointers)
+            sources = [x for x in inputs if x in needed]
+            part = _Part(operand, strides, sources, [m for m in members if m in needed])
             kernel = program.shared(partial(part.emit, program.module))
             address = program.function.offset(target.pointer, start * size, I8)
             program.call(i, kernel, [*(pointers[x] for x in sources), address])
         start += operand.shape.dimensions[dimension]
 
 
-def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> list[HloInstruction]:
-    """Return those of a kernel's ``inputs`` (instructions in memory) from which ``operand`` is computed."""
-    sources: dict[HloInstruction, None] = {}
-    waiting, seen = [operand], {operand}
+def _needed(operand: HloInstruction, inputs: Collection[HloInstruction]) -> set[HloInstruction]:
+    """Return ``operand`` and all from which a kernel computes it, down to its ``inputs`` in memory."""
+    waiting, needed = [operand], {operand}
     while waiting:
         instruction = waiting.pop()
-        if instruction in inputs:
-            sources[instruction] = None
-            continue
-        waiting += [o for o in instruction.operands if o not in seen]
-        seen.update(instruction.operands)
-    return list(sources)
+        if instruction not in inputs:
+            waiting += [o for o in instruction.operands if o not in needed]
+            needed.update(instruction.operands)
+    return needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class _Part:
         operand: the operand, an instruction in memory or one that the kernel computes.
         strides: the strides of the result, in elements.
         inputs: the instructions that the kernel reads from memory.
-        members: the instructions that the kernel computes.
+        members: the instructions that the kernel computes, operands first.
     """
 
     operand: HloInstruction
@@ -130,5 +129,5 @@ class _Part:
         with outer_loops(function, space.variables[:-1], begin, end):
             pieces.emit([result], begin, end, repeats=True)
         function.finish()
-        work = self.operand.shape.element_count * max(1, len(self.members))
+        work = max(work_of(self.members, self.operand.shape.element_count), self.operand.shape.element_count)
         return nest_kernel(name, space.variables, lanes, work, lanes_text(lanes))

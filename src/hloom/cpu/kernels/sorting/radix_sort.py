@@ -34,7 +34,7 @@ class SortRecord:
 
     @property
     def type(self) -> Type:
-        """Return the LLVM type of the integer, i32 or i64."""
+        """Return the LLVM type of the integer that holds a record's key, i32 or i64."""
         return make_type(f"i{self.bits}")
 
     @property

@@ -33,9 +33,10 @@ WRITTEN_OUT: Final = 32
 
 
 def is_pooling(i: HloInstruction) -> bool:
-    """Return whether `emit_pooling` emits a reduce-window, with windows that leave out their padding.
+    """Return whether `emit_pooling` emits a reduce-window, with windows clipped to the array's elements.
 
-    There must be padding that windows may leave out, and enough windows to fill vectors.
+    The window must reach into padding, clipping it must not change the result (the padding is the reduction's
+    identity), and there must be enough windows to fill vectors.
     """
     window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2

@@ -79,8 +79,8 @@ def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) ->
 def await_host(f: Function, number: Value, generation: Value) -> Value:
     """Emit a routine in which Python waits for the other participants of a collective.
 
-    It returns 1 if Python raised an exception, else 0. ``number`` is the index of the collective's host call,
-    ``generation`` the number of times that the participants have met so far; negative for the other cases of
-    `Participant.wait`.
+    It returns 1 if Python raised an exception, else 0. ``number`` is the index of the collective in the table
+    of operations for which native code calls Python. ``generation`` is how often the participants have met so
+    far; a negative one says what else to wait for, as in `Participant.wait`.
     """
     return call_python(f, FUNCTIONS(f)["wait"], number, generation)

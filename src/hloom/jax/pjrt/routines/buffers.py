@@ -119,9 +119,9 @@ def release_pooled(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_host(f: Function, storage: Fields) -> None:
-    """Emit a native function that frees a storage (memory of an array) whose data are in the host's memory.
+    """Emit a native function that frees the record of a storage whose data are in memory that the host lent.
 
-    It completes the event that tells the host that it may change or free that memory.
+    It completes the event that tells the host that it may change or free the data, which remain the host's.
     """
     event = storage["argument"]
     free(f, storage)
