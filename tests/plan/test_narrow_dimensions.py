@@ -89,6 +89,10 @@ APART = {
         "b = f32[2,10,3] broadcast(o), dimensions={}  c = f32[2,10,3] concatenate(x, y), dimensions={1}  "
         "ROOT r = f32[2,10,3] add(b, c)"
     ),
+    "a padding value in a tuple": (
+        "t = (f32[], f32[]) parameter(2)  s = f32[] get-tuple-element(t), index=0  "
+        "ROOT r = f32[2,9,3] pad(x, s), padding=0_0x1_3x0_0"
+    ),
     "wide points": "w = f32[5,64] parameter(2)  ROOT r = f32[6,64] pad(w, z), padding=0_1x0_0",
 }
 
@@ -96,7 +100,7 @@ APART = {
 def parts_of(text: str) -> KernelParts:
     """Return the parts of a kernel that computes an entry."""
     order = parse(POINTS + text).entry.post_order()
-    inputs = tuple(i for i in order if i.opcode == "parameter")
+    inputs = tuple(i for i in order if i.opcode == "parameter" and i.shape.is_array)
     return KernelParts(inputs, (order[-1],), tuple(i for i in order if i.opcode != "parameter"))
 
 

@@ -83,6 +83,7 @@ def _merged(parts: KernelParts) -> KernelParts | None:
         return None
     outer: dict[HloInstruction, int | None] = dict.fromkeys(parts.roots, shape.rank - 2)
     operations: dict[HloInstruction, Operation] = {}
+    known = {*parts.inputs, *parts.members}
     for i in reversed(parts.members):
         d = outer.setdefault(i, None)
         merged = None if d is None else i.operation.merge_dimensions(i, d)
@@ -91,7 +92,7 @@ def _merged(parts: KernelParts) -> KernelParts | None:
         operations[i] = i.operation if merged is None else merged.operation
         dimensions = [None] * len(i.operands) if merged is None else merged.outer
         for operand, dimension in zip(i.operands, dimensions, strict=True):
-            if outer.setdefault(operand, dimension) != dimension:
+            if operand not in known or outer.setdefault(operand, dimension) != dimension:
                 return None
     copies = {
         i: HloInstruction(i.name, Parameter(parameter_number=n), _without(i.shape, outer.get(i)))
