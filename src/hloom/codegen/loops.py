@@ -238,7 +238,7 @@ def emit_loop_kernel(
     function, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *shapes])
     lanes = _kernel_lanes(module, parts, space, count)
     views, results = dict(zip(inputs, arrays, strict=False)), arrays[len(inputs) :]
-    inner = interior(inputs, roots, members, space) if count >= LONG else None
+    inner = interior(parts, space) if count >= LONG else None
     spaces = [space] if inner is None else [space, inner.space]
     variants = [Pieces(function, parts, views, each, lanes) for each in spaces]
 
@@ -285,7 +285,7 @@ class Pieces:
         lanes: int,
     ) -> None:
         self._parts, self._space = parts, space
-        self.pieces = loop_pieces(parts.inputs, parts.roots, parts.members, space)
+        self.pieces = loop_pieces(parts, space)
         self.emitters = [
             Elements(function, lanes_within(lanes, piece.space.variables[-1]) if lanes else 0, views)
             for piece in self.pieces

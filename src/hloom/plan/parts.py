@@ -38,6 +38,11 @@ class KernelParts:
     roots: tuple[HloInstruction, ...]
     members: tuple[HloInstruction, ...]
 
+    @property
+    def moves_elements(self) -> bool:
+        """Whether a member moves elements other than by relabeling them, as pads and concatenations do."""
+        return any(m.operation.family is Family.MOVEMENT and not is_free(m) for m in self.members)
+
 
 def kernel_parts(i: HloInstruction) -> KernelParts:
     """Return the inputs, roots and members of a fusion, or of a single operation."""
@@ -65,7 +70,7 @@ def merge_narrow_dimensions(parts: KernelParts) -> KernelParts:
     strides of their accesses. Returns ``parts`` if no operation moves elements otherwise, or if one tells the
     dimensions apart. The instructions of the result are copies, and its inputs parameters.
     """
-    moves = any(m.operation.family is Family.MOVEMENT and not is_free(m) for m in parts.members)
+    moves = parts.moves_elements
     while moves:
         merged = _merged(parts)
         if merged is None:

@@ -14,11 +14,10 @@ import itertools
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from hloom.analysis.purity import is_free
 from hloom.ir.affine import Index, Variable
-from hloom.ir.instruction import HloInstruction
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost
 from hloom.plan.iteration import accesses_of, is_nested
+from hloom.plan.parts import KernelParts
 from hloom.plan.space import Space
 from hloom.records import dataclass
 
@@ -56,15 +55,10 @@ class Interior:
     narrowed: tuple[tuple[Variable, Variable, int], ...]
 
 
-def interior(
-    inputs: Sequence[HloInstruction],
-    roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
-    space: Space,
-) -> Interior | None:
+def interior(parts: KernelParts, space: Space) -> Interior | None:
     """Return the interior of the outer loops; None if they have no rims, or more rims than interior."""
     outer = [v for v in space.variables[:-1] if v.trips == v.extent]
-    bounds = accesses_of(inputs, roots, space.indices).bounds if outer and _moves(members) else ()
+    bounds = _bounds(parts, space) if outer and _moves(parts) else ()
     indices = space.indices
     variables = dict(zip(space.variables, space.variables, strict=True))
     narrowed: list[tuple[Variable, Variable, int]] = []
@@ -83,34 +77,24 @@ def interior(
     return Interior(Space(tuple(variables.values()), indices), tuple(narrowed))
 
 
-def loop_pieces(
-    inputs: Sequence[HloInstruction],
-    roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
-    space: Space,
-) -> list[Piece]:
+def loop_pieces(parts: KernelParts, space: Space) -> list[Piece]:
     """Return the pieces of the innermost loop: powers of two if it is tiny, else `pieces_by_bounds`."""
     inner = space.variables[-1] if space.variables else Variable(1)
-    if inner.trips != inner.extent or any(map(is_nested, members)):
+    if inner.trips != inner.extent or any(map(is_nested, parts.members)):
         return [Piece(space, 0)]
     powers = [1 << bit for bit in reversed(range(4)) if inner.trips >> bit & 1]
-    costly = any(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
+    costly = any(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in parts.members)
     if inner.trips < TINY and 1 < len(powers) <= (2 if costly else 3):
         return _divided(space, [0, *itertools.accumulate(powers[:-1])])
-    return pieces_by_bounds(inputs, roots, members, space)
+    return pieces_by_bounds(parts, space)
 
 
-def pieces_by_bounds(
-    inputs: Sequence[HloInstruction],
-    roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
-    space: Space,
-) -> list[Piece]:
+def pieces_by_bounds(parts: KernelParts, space: Space) -> list[Piece]:
     """Return the pieces of the innermost loop between which bounds checks change; of many, the longest."""
     inner = space.variables[-1] if space.variables else Variable(1)
-    if inner.trips != inner.extent or inner.trips < SHORTEST or not _moves(members):
+    if inner.trips != inner.extent or inner.trips < SHORTEST or not _moves(parts):
         return [Piece(space, 0)]
-    starts = _starts(inner, accesses_of(inputs, roots, space.indices).bounds)
+    starts = _starts(inner, _bounds(parts, space))
     if len(starts) == 1:
         return [Piece(space, 0)]
     if len(starts) > MOST_PIECES:
@@ -133,10 +117,14 @@ def _divided(space: Space, starts: Sequence[int]) -> list[Piece]:
     return pieces
 
 
-def _moves(members: Sequence[HloInstruction]) -> bool:
+def _moves(parts: KernelParts) -> bool:
     """Return whether members move elements by indices that may be outside, and none has loops of its own."""
-    moves = any(m.operation.family is Family.MOVEMENT and not is_free(m) for m in members)
-    return moves and not any(map(is_nested, members))
+    return parts.moves_elements and not any(map(is_nested, parts.members))
+
+
+def _bounds(parts: KernelParts, space: Space) -> Collection[tuple[Index, int]]:
+    """Return the indices, with sizes, that a kernel over a space compares with the ends of dimensions."""
+    return accesses_of(parts.inputs, parts.roots, space.indices).bounds
 
 
 def _starts(variable: Variable, bounds: Collection[tuple[Index, int]]) -> list[int]:

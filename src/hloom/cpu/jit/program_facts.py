@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ProgramFacts:
-    """What callers need to know about a compiled program in order to run it.
+    """The interface of a compiled program: its signature, results and memory, by which callers run it.
 
     Arrays of arguments and of the result are numbered in the order in which they appear in nested tuples.
 

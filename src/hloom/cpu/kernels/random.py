@@ -30,7 +30,7 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 @dataclass(frozen=True, slots=True)
 class WordLayout:
-    """How the random words of an rng-bit-generator are arranged in its result.
+    """The arrangement of the random words of an rng-bit-generator in its result.
 
     Each counter value gives ``words`` random words; consecutive counter values form rows. The words of a
     counter value are either adjacent in the result, or two at neighboring indices of a dimension that is not

@@ -39,7 +39,7 @@ SHORT = 256
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Where a matrix (or one matrix for each batch) lies in an array in memory, in elements of the array.
+    """The strides and offset of a matrix, or of one matrix for each batch, in an array; in elements.
 
     Attributes:
         batch: the stride along each batch dimension of the product.

@@ -28,7 +28,7 @@ memory."""
 
 @dataclass(frozen=True, slots=True)
 class EpilogueArrays:
-    """What `TileEpilogue` must know of the arrays of a fused epilogue, which it emits as a separate function.
+    """The arrays of a fused epilogue, as `TileEpilogue` passes them to the epilogue's separate function.
 
     Attributes:
         read: (index among the epilogue's pointers, bytes of an element) for each array that the epilogue

@@ -22,7 +22,7 @@ from hloom.shape.element_type import ElementType
 
 
 class Factors(ABC):
-    """How elements of A and B are packed, and by which instruction a micro-kernel multiplies and adds them.
+    """The packed format of A and B, and the multiply-add instruction of the micro-kernel.
 
     One lane of the instruction multiplies a *unit* (``group`` consecutive elements along k) of a row of A by
     one of a column of B, and adds the products to one accumulator. A *step* is one unit along k.

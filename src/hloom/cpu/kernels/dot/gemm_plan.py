@@ -64,7 +64,7 @@ PAGE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """How a matrix product C = A B is divided into register tiles, K-blocks and tasks, and what is packed.
+    """The division of a matrix product C = A B into register tiles, K-blocks and tasks, and its packing.
 
     A *step* along k adds one unit (``factors.group`` products) to each accumulator. A *panel* is a strip of B
     as wide as a register tile. A *task* is a block of C that one thread computes.

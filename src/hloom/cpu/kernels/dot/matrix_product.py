@@ -215,7 +215,7 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Epilogue:
-    """How the sums of a product become results: by stores, or by the operations of a fusion and stores.
+    """The last stage of a product: stores of its sums, or a fusion's operations on them and their stores.
 
     Attributes:
         count: the number of arrays that the epilogue reads and writes.

@@ -92,7 +92,7 @@ class Rows:
                 ),
                 piece.low,
             )
-            for piece in pieces_by_bounds(parts.inputs, parts.roots, parts.members, around)
+            for piece in pieces_by_bounds(parts, around)
         ]
 
     def places(self) -> list[tuple[Index, ...]]:

@@ -176,7 +176,7 @@ class _Scan(ABC):
         self.operands, self.inits, self.results = views[:count], views[count : 2 * count], views[2 * count :]
         self.combiner = Combiner(i.called_computations[0])
         self.first_is_low = scan.backward == scan.flipped
-        """Whether new elements are combined last, so that scans can start from initial values."""
+        """True if new elements are the combiner's second operand: scans can start from initial values."""
         self.starts_with_init = self.first_is_low or self.combiner.free
 
     def prepare(self) -> None:
