@@ -265,8 +265,8 @@ def kernels_text(module: HloModule, words: Sequence[str]) -> str:
     """Return the report of the kernels of a module for two threads, from `kernels --target=NAME`."""
     ((option, processor),) = (word.split("=") for word in words)
     assert option == "--target", f"RUN: kernels has the option --target=NAME, got {option}"
-    architecture = "x86_64" if processor.startswith("x86") else "aarch64"
-    target = Target.named(f"{architecture}-linux-gnu", processor)
+    is_arm = processor.startswith(("generic", "neoverse"))
+    target = Target.named("aarch64-linux-gnu" if is_arm else "x86_64-linux-gnu", processor)
     with mock.patch.dict(os.environ, HLOOM_NUM_THREADS="2"):
         optimized = optimize(module)
         plans = plan_program(optimized, KERNELS, target)

@@ -12,7 +12,14 @@ from hloom.codegen.llvm import Module, print_module
 from hloom.codegen.target import host
 from hloom.cpu.jit.llvm import generate, simplified_names
 from hloom.cpu.jit.loader import LoadedObject
-from hloom.cpu.kernels.dot.gemm_pairs import LANES, PIECE, emit_large_enough, emit_smallest, pieces
+from hloom.cpu.kernels.dot.gemm_pairs import (
+    LANES,
+    PIECE,
+    Magnitudes,
+    emit_large_enough,
+    emit_smallest,
+    pieces,
+)
 
 COUNTS = (LANES, 3 * LANES + 5, PIECE + 1)
 LEAST = -126 + 14
@@ -25,16 +32,18 @@ def exact(*operands: np.ndarray) -> bool:
     for n, x in enumerate(operands):
         emit_smallest(module, f"smallest{n}", x.size)
     counts = [pieces(x.size) for x in operands]
-    emit_large_enough(module, "enough", *counts)
+    emit_large_enough(module, "enough", *map(Magnitudes, counts))
     for function in module.functions.values():
         function.internal = False
     code = generate(print_module(module), host(), simplified=simplified_names(module))
     loaded = LoadedObject([code], lambda name: None, module.data)
-    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    pointer, integer = ctypes.c_void_p, ctypes.c_int64
+    smallest = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer)
+    enough = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, integer, integer)(loaded.symbols["enough"])
     found, answer = np.zeros(sum(counts), np.uint16), np.full(1, 7, np.uint8)
     for n, (x, place) in enumerate(zip(operands, (0, counts[0]), strict=True)):
-        kernel(loaded.symbols[f"smallest{n}"])(x.ctypes.data, found[place:].ctypes.data, 0, counts[n])
-    kernel(loaded.symbols["enough"])(found.ctypes.data, answer.ctypes.data, 0, 1)
+        smallest(loaded.symbols[f"smallest{n}"])(x.ctypes.data, found[place:].ctypes.data, 0, counts[n])
+    enough(found.ctypes.data, found[counts[0] :].ctypes.data, answer.ctypes.data, 0, 1)
     return bool(answer[0])
 
 

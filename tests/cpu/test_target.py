@@ -35,6 +35,7 @@ def test_llvm_finds_what_the_system_says_of_this_machine() -> None:
         ("x86_64-linux-gnu", "", 16),
         ("x86_64-linux-gnu", "x86-64-v3", 32),
         ("x86_64-linux-gnu", "x86-64-v4", 64),
+        ("x86_64-linux-gnu", "sapphirerapids", 64),
         ("aarch64-linux-gnu", "", 16),
         ("aarch64-linux-gnu", "neoverse-v2", 16),
     ],

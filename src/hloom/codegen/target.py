@@ -30,12 +30,13 @@ QUICK: Final = 0
 _X86_64_V2: Final = frozenset(("sse3", "ssse3", "sse4.1", "sse4.2"))
 _X86_64_V3: Final = _X86_64_V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"}
 _X86_64_V4: Final = _X86_64_V3 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+_SAPPHIRE_RAPIDS: Final = _X86_64_V4 | {
+    *("avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512bf16", "avx512fp16", "avx512vpopcntdq"),
+    *("avxvnni", "gfni", "amx-tile", "amx-int8", "amx-bf16"),
+}
 _NEOVERSE: Final = frozenset(("neon", "dotprod", "fullfp16", "sve", "bf16", "i8mm"))
 _KNOWN_FEATURES: Final[Mapping[str, frozenset[str]]] = {
-    "x86_64": _X86_64_V4.union(
-        ("avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512bf16", "avx512fp16", "avx512vpopcntdq"),
-        ("avxvnni", "gfni", "amx-tile", "amx-int8", "amx-bf16"),
-    ),
+    "x86_64": _SAPPHIRE_RAPIDS,
     "aarch64": _NEOVERSE | {"sve2"},
 }
 """Features that code generation may ask for, by architecture, under LLVM's names."""
@@ -47,16 +48,22 @@ _LINUX_NAMES: Final = {
     "fullfp16": "asimdhp",
 }
 """Features to which Linux gives other names than LLVM; the others differ in punctuation only."""
-_FEATURES_OF: Final[Mapping[str, frozenset[str]]] = {
-    "x86-64": frozenset(),
-    "x86-64-v2": _X86_64_V2,
-    "x86-64-v3": _X86_64_V3,
-    "x86-64-v4": _X86_64_V4,
-    "generic": frozenset({"neon"}),
-    "neoverse-n1": frozenset({"neon", "dotprod", "fullfp16"}),
-    "neoverse-v1": _NEOVERSE,
-    "neoverse-v2": _NEOVERSE | {"sve2"},
+_FEATURES_OF: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
+    "x86_64": {
+        "x86-64": frozenset(),
+        "x86-64-v2": _X86_64_V2,
+        "x86-64-v3": _X86_64_V3,
+        "x86-64-v4": _X86_64_V4,
+        "sapphirerapids": _SAPPHIRE_RAPIDS,
+    },
+    "aarch64": {
+        "generic": frozenset({"neon"}),
+        "neoverse-n1": frozenset({"neon", "dotprod", "fullfp16"}),
+        "neoverse-v1": _NEOVERSE,
+        "neoverse-v2": _NEOVERSE | {"sve2"},
+    },
 }
+"""Processors by architecture, under LLVM's names, and their features."""
 _ARCHITECTURE_OF: Final = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 """Architectures for which hloom generates code, by the system's names."""
 _CPUINFO: Final = Path("/proc/cpuinfo")
@@ -90,16 +97,13 @@ class Target:
         if architecture not in _ARCHITECTURE_OF.values():
             message = f"the target's architecture is {architecture!r}; known are x86_64 and aarch64"
             raise HloError(message, rule="cpu.target-architecture")
-        processor = cpu or ("x86-64" if architecture == "x86_64" else "generic")
-        fits = processor.startswith("x86") == (architecture == "x86_64")
-        if processor not in _FEATURES_OF or not fits:
-            processors = ", ".join(
-                c for c in _FEATURES_OF if c.startswith("x86") == (architecture == "x86_64")
-            )
+        processors = _FEATURES_OF[architecture]
+        processor = cpu or next(iter(processors))
+        if processor not in processors:
             raise HloError(
-                f"the target's CPU is {processor!r}; known are {processors}", rule="cpu.target-cpu"
+                f"the target's CPU is {processor!r}; known are {', '.join(processors)}", rule="cpu.target-cpu"
             )
-        return Target(triple, processor, _FEATURES_OF[processor])
+        return Target(triple, processor, processors[processor])
 
     @property
     def architecture(self) -> str:
@@ -191,9 +195,27 @@ def host() -> Target:
     flags_digest = hashlib.sha256(" ".join(sorted(flags)).encode()).hexdigest()[:16]
     reproducible = os.environ.get("HLOOM_REPRODUCIBLE", "0").lower() not in ("", "0", "off", "no", "false")
     target = Target(f"{architecture}-unknown-linux-gnu", NATIVE, features, f"{model}|{flags_digest}")
+    if target.has("amx-tile") and not _permits_tiles():
+        target = without_tile_registers(target)
     return reproducible_target(target) if reproducible else target
 
 
+def _permits_tiles() -> bool:
+    """Ask Linux to let this process use AMX's tile registers; return whether it does.
+
+    Linux enlarges the memory in which it saves a thread's registers, and does so on request only.
+    """
+    import ctypes
+
+    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_STATE, _TILE_DATA) == 0
+
+
+_ARCH_PRCTL: Final = 158
+"""Number of the system call ``arch_prctl`` on x86-64."""
+_REQUEST_STATE: Final = 0x1023
+"""``ARCH_REQ_XCOMP_PERM``."""
+_TILE_DATA: Final = 18
+"""Number of the processor state that has the tile registers."""
 _PUNCTUATION: Final = str.maketrans("", "", "._-")
 
 
@@ -236,6 +258,11 @@ def reproducible_target(target: Target) -> Target:
     return replace(target, reproducible=True)
 
 
+def without_tile_registers(target: Target) -> Target:
+    """Return the target without AMX, for code whose process may not have asked Linux for tile registers."""
+    return replace(target, features=frozenset(f for f in target.features if not f.startswith("amx")))
+
+
 # -- facts that code generation depends on
 
 
@@ -265,5 +292,9 @@ def registers(target: Target) -> int:
 
 
 def multiplies_pairs(target: Target) -> bool:
-    """Return whether the target multiplies two pairs of bf16 numbers at a time, rounding as no other does."""
-    return target.has("avx512bf16", "avx512vl") and not target.reproducible
+    """Return whether the target has fast products of bf16 numbers, which round as those of no other do.
+
+    On Intel's processors ``vdpbf16ps`` takes four times as long as ``vfmadd``, and only AMX is fast.
+    """
+    is_fast = "GenuineIntel" not in target.model or target.has("amx-bf16")
+    return target.has("avx512bf16", "avx512vl") and is_fast and not target.reproducible

@@ -17,7 +17,7 @@ from hloom.codegen.llvm import I8, I32, I64, PTR, VOID, Function, Module, Value,
 from hloom.codegen.llvm.declarations import GlobalVariable
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import fill_bytes
-from hloom.codegen.target import Target, host
+from hloom.codegen.target import Target, host, without_tile_registers
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import check_intrinsics, generate, simplified_names
 from hloom.cpu.program import ENTRY, NativeProgram, emit_program
@@ -67,7 +67,7 @@ def compile_ahead(
 
     Args:
         module: the program.
-        target: by default this machine.
+        target: by default this machine. AMX is not used: the caller's process would have to ask Linux for it.
         name: prefix of the C names; by default the module's name, with ``_`` for invalid characters.
         threads: number of compute threads; with 1 the code has no thread pool.
 
@@ -79,7 +79,7 @@ def compile_ahead(
     if not 1 <= threads <= MOST_THREADS:
         raise HloError(f"--threads is 1 to {MOST_THREADS}, got {threads}", rule="aot.threads")
     _check_shapes(module)
-    machine = target or host()
+    machine = without_tile_registers(target or host())
     program = emit_program(optimize(module), machine, interruptible=False)
     if program.host_calls:
         described = ", ".join(f"%{i.name} ({i.opcode})" for i in program.host_calls[:8])

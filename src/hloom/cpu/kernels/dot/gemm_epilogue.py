@@ -7,7 +7,7 @@ the product's dimensions is fetched while earlier tiles multiply.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from hloom.codegen.accumulators import flatten
 from hloom.codegen.elements import Elements
@@ -16,8 +16,8 @@ from hloom.codegen.llvm.memory import prefetch
 from hloom.codegen.llvm.structure import call_apart
 from hloom.codegen.llvm.structured import choose
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
-from hloom.cpu.kernels.dot.gemm import Epilogue
-from hloom.cpu.kernels.dot.gemm_plan import LINE, SHALLOW, TilePlan
+from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm
+from hloom.cpu.kernels.dot.gemm_plan import LINE, SHALLOW
 from hloom.ir.affine import Index, Variable
 from hloom.records import dataclass
 
@@ -41,6 +41,29 @@ class EpilogueArrays:
     streamed: Callable[[Sequence[Value]], tuple[Value, Epilogue]] | None = None
 
 
+class TilePlanLike(Protocol):
+    """What the epilogue needs of the plan of a product; see `TilePlan`."""
+
+    @property
+    def gemm(self) -> Gemm: ...
+    @property
+    def transposed(self) -> bool: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def panel(self) -> int: ...
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def whole(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+
+
 class TileEpilogue:
     """Emits the epilogue of register tiles: the operations fused after the dot, and the stores of results.
 
@@ -51,7 +74,7 @@ class TileEpilogue:
     def __init__(
         self,
         f: Function,
-        plan: TilePlan,
+        plan: TilePlanLike,
         bind: Callable[[Sequence[Value]], Epilogue],
         pointers: Sequence[Value],
         arrays: EpilogueArrays | None,
@@ -129,9 +152,17 @@ class TileEpilogue:
             return
         for number, value in enumerate(sums):
             store_sums(value, f.offset(self.scratch, number * plan.lanes * self.unit))
-        sizes = (f.constant(I64, height), f.constant(I64, vectors))
-        values = (self.scratch, batch, row, column, *sizes, *self.pointers)
         masked = any(mask is not None for mask in masks)
+        self.call(place, f.constant(I64, height), vectors, masked=masked)
+
+    def call(self, place: tuple[Value, Value, Value], height: Value, vectors: int, *, masked: bool) -> None:
+        """Emit the epilogue of ``height`` rows of ``vectors`` vectors of sums in scratch memory.
+
+        ``place`` is the (batch, row, column) of the first sum in C. ``masked``: a row may extend beyond the
+        columns of C.
+        """
+        f = self.f
+        values = (self.scratch, *place, height, f.constant(I64, vectors), *self.pointers)
         call_apart(f, "epilogue", values, lambda g, parameters: self._apart(g, parameters, masked))
 
     def _apart(self, f: Function, parameters: Sequence[Value], masked: bool) -> None:
@@ -195,7 +226,7 @@ def store_sums(value: Element, pointer: Value) -> None:
         f.store(stored, f.offset(pointer, number * stored.type.lanes, stored.type.scalar))
 
 
-def load_sums(pointer: Value, plan: TilePlan) -> Element:
+def load_sums(pointer: Value, plan: TilePlanLike) -> Element:
     """Emit the load of a vector of accumulators that `store_sums` stored."""
     f, lanes, kind = Function.of(pointer), plan.lanes, plan.gemm.kind
     stored = storage_type(kind)

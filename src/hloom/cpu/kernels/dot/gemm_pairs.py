@@ -15,6 +15,7 @@ from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.target import Target, multiplies_pairs
 from hloom.cpu.kernels.dot.gemm import Gemm
+from hloom.records import dataclass
 from hloom.shape import element_type as et
 
 PIECE: Final = 1 << 14
@@ -22,6 +23,8 @@ PIECE: Final = 1 << 14
 LANES: Final = 32
 LEAST_WORK: Final = 1 << 18
 """Number of products below which the test does not pay."""
+FEWEST_LINES: Final = 16
+"""Fewest rows, columns and steps of a product for AMX: those of one tile register."""
 EXPONENTS: Final = 2 * 127 + 2 * 7 - 126
 """Least sum of the factors' exponent fields: the last bits of products are worth at least 2^-126."""
 
@@ -29,7 +32,21 @@ EXPONENTS: Final = 2 * 127 + 2 * 7 - 126
 def is_pairs(gemm: Gemm, target: Target) -> bool:
     """Return whether a product may use the bf16 dot-product instruction if a test at run time allows it."""
     bf16 = gemm.a_type is et.BF16 and gemm.b_type is et.BF16 and gemm.kind is et.F32
-    return bf16 and multiplies_pairs(target) and gemm.work >= LEAST_WORK and gemm.m >= 4 and gemm.n >= 4
+    if not bf16 or not multiplies_pairs(target):
+        return False
+    if target.has("amx-bf16"):
+        return fits_amx(gemm, target)
+    return gemm.work >= LEAST_WORK and gemm.m >= 4 and gemm.n >= 4
+
+
+def fits_amx(gemm: Gemm, target: Target) -> bool:
+    """Return whether a product of bf16 numbers, or of integers of 8 bits, is to be computed in AMX tiles."""
+    if min(gemm.m, gemm.n, gemm.k) < FEWEST_LINES or gemm.work < LEAST_WORK:
+        return False
+    types = {gemm.a_type, gemm.b_type}
+    if gemm.kind is et.F32:
+        return types == {et.BF16} and not target.reproducible and target.has("amx-bf16")
+    return gemm.kind in (et.S32, et.U32) and types <= {et.S8, et.U8} and target.has("amx-int8")
 
 
 def pieces(count: int) -> int:
@@ -72,24 +89,38 @@ def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
     return LoopKernel(name, pieces(count), 1, count // 8)
 
 
-def emit_large_enough(module: Module, name: str, first: int, second: int) -> LoopKernel:
+@dataclass(frozen=True, slots=True)
+class Magnitudes:
+    """Where the least magnitudes of parts of a bf16 array are: ``batches`` runs of ``count`` results.
+
+    Each result is a bit pattern minus 1, as `emit_smallest` stores it; the runs are ``distance`` bytes apart.
+    """
+
+    count: int
+    batches: int = 1
+    distance: int = 0
+
+
+def emit_large_enough(module: Module, name: str, *factors: Magnitudes) -> LoopKernel:
     """Emit a kernel that tests whether a bf16 product is free of subnormal values.
 
-    Its parameters are (found, answer, begin, end). ``found`` has ``first`` results of `emit_smallest` for A,
-    then ``second`` results for B. The byte ``answer`` becomes 1 if no operand, product or sum can be a
-    subnormal f32 number, else 0.
+    Its parameters are (least magnitudes of A, those of B, answer, begin, end). The byte ``answer`` becomes 1
+    if no operand, product or sum can be a subnormal f32 number, else 0.
     """
-    f = module.function(name, [PTR, PTR, I64, I64])
-    found, answer, begin, end = f.parameters
+    f = module.function(name, [PTR, PTR, PTR, I64, I64])
+    *arrays, answer, begin, end = f.parameters
     with f.loop(begin, end):
         exponents: list[Value] = []
-        for low, high in ((0, first), (first, first + second)):
-            with f.loop(low, high, 1, [f.constant(I16, -1)]) as loop:
-                value = f.load(I16, f.offset(found, loop.index, I16))
-                loop.next(f.intrinsic("umin", value, loop.values[0]))
-            exponents.append((loop.values[0].cast("zext", I32) + 1).logical_shift_right(7))
+        for array, factor in zip(arrays, factors, strict=True):
+            with f.loop(0, factor.batches, 1, [f.constant(I16, -1)]) as batch:
+                run = f.offset(array, batch.index * factor.distance)
+                with f.loop(0, factor.count, 1, batch.values) as loop:
+                    value = f.load(I16, f.offset(run, loop.index, I16))
+                    loop.next(f.intrinsic("umin", value, loop.values[0]))
+                batch.next(*loop.values)
+            exponents.append((batch.values[0].cast("zext", I32) + 1).logical_shift_right(7))
         enough = (exponents[0] + exponents[1]).compare("sge", EXPONENTS)
         normal = exponents[0].compare("sgt", 0) & exponents[1].compare("sgt", 0)
         f.store((enough & normal).cast("zext", I8), answer)
     f.finish()
-    return LoopKernel(name, 1, 1, first + second)
+    return LoopKernel(name, 1, 1, sum(factor.batches * factor.count for factor in factors))

@@ -15,14 +15,23 @@ from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, PTR, Function, Value
 from hloom.codegen.llvm.module import STREAMED_LINE
+from hloom.codegen.llvm.structured import choose
 from hloom.codegen.loops import LoopKernel, may_stream, moves_much, root_values, stores_lines
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, product_of, rounded
+from hloom.cpu.kernels.dot.gemm_amx import AmxPlan, emit_amx, emit_pack_tiles, plan_amx
 from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays
 from hloom.cpu.kernels.dot.gemm_factors import FEW_ROWS, Pairs
 from hloom.cpu.kernels.dot.gemm_packing import emit_heads, emit_pack_b
-from hloom.cpu.kernels.dot.gemm_pairs import emit_large_enough, emit_smallest, is_pairs, pieces
+from hloom.cpu.kernels.dot.gemm_pairs import (
+    Magnitudes,
+    emit_large_enough,
+    emit_smallest,
+    fits_amx,
+    is_pairs,
+    pieces,
+)
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan, plan_tiles
 from hloom.cpu.kernels.dot.gemm_tiles import emit_gemm
 from hloom.cpu.kernels.dot.inner_product import (
@@ -51,9 +60,10 @@ from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.parts import kernel_parts
 from hloom.records import dataclass
+from hloom.shape import element_type as et
 from hloom.shape.shape import Shape
 
-Plan = InnerProduct | RowStream | TilePlan
+Plan = InnerProduct | RowStream | TilePlan | AmxPlan
 DEEP_TILE: Final = 64
 """Fewest rows, columns and steps of a product whose tiles take as long as reads from memory."""
 
@@ -90,6 +100,9 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         _stream(program, plan, product, a, b, epilogue)
         return
     space = program.workspace(i)
+    if isinstance(product, AmxPlan):
+        _amx(program, i, product, a, b, epilogue)
+        return
     if not is_pairs(gemm, program.module.target):
         panels = _kept_panels(program, i, product, _outside(i, dot, dot.operands[1]))
         with nullcontext() if panels is None else program.function.when(panels.compare("eq", 0)):
@@ -98,18 +111,16 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
             with program.function.when(panels.compare("ne", 0)), program.uncounted():
                 _tiles(program, i, packed_before(product), a, panels, epilogue, space, packs=False)
         return
-    f = program.function
-    fast, slow, after = f.new_block(), f.new_block(), f.new_block()
+    fast = pairs_plan(product, program.module.target)
+    if isinstance(fast, AmxPlan):
+        _amx(program, i, fast, a, b, epilogue, otherwise=product)
+        return
     fits = _fits_pairs(program, i, space)
-    space = f.offset(space, _found_bytes(i))
-    f.branch(fits, fast, slow)
-    f.start(fast)
-    _tiles(program, i, pairs_plan(product, program.module.target), a, b, epilogue, space)
-    f.jump(after)
-    f.start(slow)
-    _tiles(program, i, product, a, b, epilogue, space)
-    f.jump(after)
-    f.start(after)
+    space = program.function.offset(space, _found_bytes(i))
+    with choose(program.function, fits) as choice:
+        _tiles(program, i, fast, a, b, epilogue, space)
+        choice.otherwise()
+        _tiles(program, i, product, a, b, epilogue, space)
 
 
 def packed_before(plan: TilePlan) -> TilePlan:
@@ -154,9 +165,11 @@ def _kept_panels(
     return arguments.address(factor, packed.packed_bytes, form, pack)
 
 
-def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
+def pairs_plan(plan: TilePlan, target: Target) -> TilePlan | AmxPlan:
     """Return the plan by which the bf16 dot-product instruction of x86 computes the product of ``plan``."""
     gemm = plan.gemm.transposed if plan.transposed else plan.gemm
+    if fits_amx(gemm, target):
+        return plan_amx(gemm)
     return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
 
 
@@ -187,8 +200,10 @@ def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Val
         program.call(i, kernel, [program.pointer(source), place])
         place = f.offset(place, 2 * pieces(count))
     first, second = map(pieces, counts)
-    kernel = program.shared(lambda name: emit_large_enough(module, name, first, second))
-    program.call(i, kernel, [found, space])
+    kernel = program.shared(
+        lambda name: emit_large_enough(module, name, Magnitudes(first), Magnitudes(second))
+    )
+    program.call(i, kernel, [found, f.offset(found, 2 * first), space])
     return f.load(I8, space).compare("ne", 0)
 
 
@@ -209,6 +224,8 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
         return stream
     if gemm.m == gemm.n == 1:
         return None
+    if gemm.kind is not et.F32 and fits_amx(gemm, target):
+        return plan_amx(gemm)
     plain = kernel_parts(i).roots == (dot,) and dot.shape.element_type is gemm.kind and gemm.in_order
     return plan_tiles(gemm, target, plain_result=plain)
 
@@ -319,6 +336,43 @@ def _tiles(
         return
     with f.loop(0, plan.groups * plan.slabs) as loop:
         group(f.convert("inttoptr", loop.index, PTR))
+
+
+def _amx(
+    program: ProgramEmitter,
+    i: HloInstruction,
+    plan: AmxPlan,
+    a: Value,
+    b: Value,
+    epilogue: _Epilogue,
+    *,
+    otherwise: TilePlan | None = None,
+) -> None:
+    """Emit the kernel calls of a product in AMX tiles: packing of both factors, products.
+
+    ``a`` and ``b`` are the addresses of A and B. ``otherwise`` is the plan of a bf16 product that is computed
+    if elements are so small that AMX is not exact; None for integers.
+    """
+    module, f, space = program.module, program.function, program.workspace(i)
+    answer = space
+    a_tiles = f.offset(space, STREAMED_LINE if otherwise is not None else 0)
+    b_tiles = f.offset(a_tiles, plan.a.bytes)
+    for factor, source, tiles in ((plan.a, a, a_tiles), (plan.b, b, b_tiles)):
+        pack = program.shared(lambda name, factor=factor: emit_pack_tiles(module, name, factor))
+        program.call(i, pack, [source, tiles])
+    kernel = program.shared(
+        lambda name: emit_amx(module, name, plan, epilogue.count, epilogue.bind, epilogue.arrays)
+    )
+    arguments = [a_tiles, b_tiles, *epilogue.pointers]
+    if otherwise is None:
+        program.call(i, kernel, arguments)
+        return
+    test = program.shared(lambda name: emit_large_enough(module, name, plan.a.magnitudes, plan.b.magnitudes))
+    program.call(i, test, [a_tiles, b_tiles, answer])
+    with choose(f, f.load(I8, answer).compare("ne", 0)) as choice:
+        program.call(i, kernel, arguments)
+        choice.otherwise()
+        _tiles(program, i, otherwise, a, b, epilogue, a_tiles)
 
 
 def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilogue]:
@@ -517,8 +571,7 @@ def _workspace(i: HloInstruction, target: Target) -> int:
         return 0
     if isinstance(plan, InnerProduct):
         return sum(plan.workspace())
-    if isinstance(plan, RowStream):
+    if isinstance(plan, (RowStream, AmxPlan)) or not is_pairs(plan.gemm, target):
         return plan.workspace()
-    if not is_pairs(plan.gemm, target):
-        return plan.workspace()
-    return _found_bytes(i) + max(plan.workspace(), pairs_plan(plan, target).workspace())
+    fast = pairs_plan(plan, target)
+    return _found_bytes(i) + max(plan.workspace(), fast.workspace())
