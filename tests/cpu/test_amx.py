@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hloom.codegen.target import Target, host, without_tile_registers
+from hloom.codegen.target import Target, host, reproducible_target, without_tile_registers
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import generate_module
 from hloom.cpu.kernels.dot.gemm_amx import AmxPlan, plan_amx
@@ -37,7 +37,15 @@ def plan(einsum: str, types: str, **sizes: int) -> AmxPlan:
 @pytest.mark.parametrize("einsum", ARRANGED)
 @pytest.mark.parametrize(
     "sizes",
-    [(64, 64, 128), (16, 256, 256), (300, 100, 130), (33, 2000, 17), (17, 640, 1000), (257, 96, 161)],
+    [
+        (64, 64, 128),
+        (16, 256, 256),
+        (300, 100, 130),
+        (33, 2000, 17),
+        (17, 640, 1000),
+        (257, 96, 161),
+        (7, 999, 48),
+    ],
 )
 def test_arrangements_and_sizes(einsum: str, sizes: tuple[int, int, int], types: str) -> None:
     m, k, n = sizes
@@ -117,10 +125,11 @@ def test_integers_beyond_the_range_of_s32_wrap() -> None:
 
 def test_reproducible_products_and_few_rows_have_no_tiles() -> None:
     large = product_of(parse(dot_text(PLAIN, {"m": 64, "k": 64, "n": 128}, "bf16,bf16,f32")).entry.root)
-    few = product_of(parse(dot_text(PLAIN, {"m": 15, "k": 640, "n": 128}, "bf16,bf16,f32")).entry.root)
+    few = product_of(parse(dot_text(PLAIN, {"m": 4, "k": 640, "n": 128}, "bf16,bf16,f32")).entry.root)
     assert large is not None and few is not None
     assert fits_amx(large, SAPPHIRE_RAPIDS)
     assert not fits_amx(few, SAPPHIRE_RAPIDS)
+    assert not fits_amx(large, reproducible_target(SAPPHIRE_RAPIDS))
     assert not fits_amx(large, without_tile_registers(SAPPHIRE_RAPIDS))
 
 

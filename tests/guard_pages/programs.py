@@ -24,7 +24,7 @@ from tests.hlo_file import plain, sections
 _HLO: Final = Path(__file__).parents[1] / "hlo"
 _PRODUCT_SIZES: Final = (
     (3, 64, 33), (3, 16, 17), (1, 64, 5), (5, 33, 7), (2, 100, 1), (17, 64, 19), (64, 64, 64), (3, 7, 3),
-    (30, 9, 50),
+    (30, 9, 50), (16, 129, 145), (83, 210, 48),
 )  # fmt: skip
 _PRODUCT_TYPES: Final = ("f32", "f64", "f16", "bf16", "s8", "s16", "u32", "s64", "c64", "u4")
 

@@ -9,18 +9,21 @@ columns. While bf16 factors are packed, their least magnitudes are taken (see `g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I8, I16, I32, I64, PTR, Function, Module, Value
-from hloom.codegen.llvm.structured import choose
+from hloom.codegen.llvm.structured import choose, is_null
 from hloom.codegen.loops import LoopKernel
-from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, Matrix, batch_base, load_at
-from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays, TileEpilogue
-from hloom.cpu.kernels.dot.gemm_pairs import Magnitudes
+from hloom.cpu.kernels.dot.gemm import Gemm, Matrix, batch_base, load_at
+from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays, ProductEpilogue, TileEpilogue
+from hloom.cpu.kernels.dot.gemm_pairs import Magnitudes, emit_large_enough
 from hloom.cpu.kernels.dot.gemm_plan import TASKS
 from hloom.cpu.kernels.movement.transposition import transposed
+from hloom.cpu.program import ProgramEmitter
 from hloom.ir.affine import Index, Variable
+from hloom.ir.instruction import HloInstruction
 from hloom.records import dataclass
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -214,7 +217,7 @@ def plan_amx(gemm: Gemm) -> AmxPlan:
 # -- packing
 
 
-def emit_pack_tiles(module: Module, name: str, factor: TileMatrix) -> LoopKernel:
+def _emit_packing(module: Module, name: str, factor: TileMatrix) -> LoopKernel:
     """Emit the kernel (factor, packed form, begin, end) that packs a factor into tiles."""
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
@@ -275,7 +278,7 @@ class _TilePacker:
             with e.scope():
                 last = f.constant(I64, factor.lines - 1)
                 self.line.value = (
-                    f.intrinsic("smin", line + number, last) if factor.lines % LINES else line + number
+                    f.intrinsic("smin", line + number, last) if factor.lines % PANEL else line + number
                 )
                 self.depth.value = step * e.lanes
                 mask = None
@@ -294,7 +297,7 @@ class _TilePacker:
                 with e.scope():
                     self.depth.value = (step * LINES + unit) * factor.group + member
                     mask = None
-                    if factor.lines % LINES:
+                    if factor.lines % PANEL:
                         mask = e.index_value(Index.of(self.line)).compare("slt", factor.lines)
                     if factor.gemm.k % (LINES * factor.group):
                         inside = self.depth.value.compare("slt", factor.gemm.k).splat(LINES)
@@ -335,24 +338,92 @@ def _smaller(vectors: Sequence[Value], least: Value) -> Value:
 
 
 def emit_amx(
-    module: Module,
-    name: str,
+    program: ProgramEmitter,
+    i: HloInstruction,
     plan: AmxPlan,
-    extra: int,
-    bind: Callable[[Sequence[Value]], Epilogue],
-    arrays: EpilogueArrays | None,
-) -> LoopKernel:
-    """Emit the kernel that computes tasks of a product, blocks of C, from packed factors.
+    a: Value,
+    b: Value,
+    operand: HloInstruction,
+    epilogue: ProductEpilogue,
+    space: Value,
+    otherwise: Callable[[Value], None] | None = None,
+) -> None:
+    """Emit the kernel calls of a product in AMX tiles: packing of both factors, products.
 
-    Its parameters are (packed A, packed B, ``extra`` pointers ..., begin, end). ``bind`` takes the extra
-    pointers and returns the epilogue of a vector of sums; ``arrays`` are those that a fused epilogue reads.
+    Args:
+        program: the program.
+        i: the dot, or the fusion around it.
+        plan: the plan of the product.
+        a, b: the addresses of A and B.
+        operand: the array of B.
+        epilogue: the last stage of the product.
+        space: the address of the workspace.
+        otherwise: emits another computation of a product of bf16 numbers so small that AMX is not exact, with
+            the workspace at an address.
     """
-    f = module.function(name, [PTR] * (2 + extra) + [I64] * 2)
+    module, f = program.module, program.function
+    a_tiles = f.offset(space, LINE_BYTES if otherwise is not None else 0)
+    b_tiles = f.offset(a_tiles, plan.a.bytes)
+
+    def pack(factor: TileMatrix, source: Value, tiles: Value) -> None:
+        kernel = program.shared(lambda name: _emit_packing(module, name, factor))
+        program.call(i, kernel, [source, tiles])
+
+    pack(plan.a, a, a_tiles)
+    kept = _kept_tiles(program, plan.b, operand, pack)
+    if kept is None:
+        pack(plan.b, b, b_tiles)
+    else:
+        with f.when(is_null(kept)):
+            pack(plan.b, b, b_tiles)
+        b_tiles = is_null(kept).select(b_tiles, kept)
+    kernel = program.shared(lambda name: _emit_products(module, name, plan, epilogue))
+    arguments = [a_tiles, b_tiles, *epilogue.pointers]
+    if otherwise is None:
+        program.call(i, kernel, arguments)
+        return
+    test = program.shared(lambda name: emit_large_enough(module, name, plan.a.magnitudes, plan.b.magnitudes))
+    program.call(i, test, [a_tiles, b_tiles, space])
+    with choose(f, f.load(I8, space).compare("ne", 0)) as choice:
+        program.call(i, kernel, arguments)
+        choice.otherwise()
+        otherwise(a_tiles)
+
+
+def _kept_tiles(
+    program: ProgramEmitter,
+    factor: TileMatrix,
+    operand: HloInstruction,
+    pack: Callable[[TileMatrix, Value, Value], None],
+) -> Value | None:
+    """Emit the address of tiles of B that the caller keeps between calls; at run time null if it keeps none.
+
+    Return None, and emit nothing, if B (``operand``) is not an argument of the program that can be kept.
+    ``pack`` emits the packing of a factor from an address to another.
+    """
+    arguments, gemm = program.packed_arguments, factor.gemm
+    is_whole = factor.matrix.offset == 0 and gemm.k * gemm.n == operand.shape.element_count
+    if arguments is None or gemm.batches > 1 or not is_whole:
+        return None
+    argument = arguments.argument_operand(operand)
+    if argument is None:
+        return None
+    parts = replace(factor.matrix, batch=(gemm.k * gemm.n,))
+    every = replace(factor, gemm=replace(gemm, batch=(argument.parts,)), matrix=parts)
+    form = f"tiles of {factor.matrix} {factor.kind} {gemm.k} x {gemm.n}, {argument.parts}"
+    return arguments.address(
+        argument, factor.matrix_bytes, form, lambda source, target: pack(every, source, target)
+    )
+
+
+def _emit_products(module: Module, name: str, plan: AmxPlan, epilogue: ProductEpilogue) -> LoopKernel:
+    """Emit the kernel (packed A, packed B, the epilogue's pointers ..., begin, end) of a product's tasks."""
+    f = module.function(name, [PTR] * (2 + epilogue.count) + [I64] * 2)
     a, b, *pointers, begin, end = f.parameters
     module.constant_bytes(_CONFIGURATION_NAME, CONFIGURATION)
     f.call(None, "llvm.x86.ldtilecfg", f.address(_CONFIGURATION_NAME))
-    arrays = arrays or EpilogueArrays()
-    product = _AmxProduct(f, plan, TileEpilogue(f, plan, bind, pointers, arrays))
+    arrays = epilogue.arrays or EpilogueArrays()
+    product = _AmxProduct(f, plan, TileEpilogue(f, plan, epilogue.bind, pointers, arrays))
     with f.loop(begin, end) as loop:
         product.task(a, b, loop.index)
     f.call(None, "llvm.x86.tilerelease")

@@ -41,6 +41,24 @@ class EpilogueArrays:
     streamed: Callable[[Sequence[Value]], tuple[Value, Epilogue]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProductEpilogue:
+    """The last stage of a product: stores of its sums, or a fusion's operations on them and their stores.
+
+    Attributes:
+        count: the number of arrays that the epilogue reads and writes.
+        pointers: the addresses of these arrays in the program that calls the kernel.
+        bind: takes the addresses as parameters of the kernel; returns the function that emits the epilogue.
+        arrays: the arrays of a fused epilogue, which is emitted as a function of its own; None if the
+            epilogue only stores the sums.
+    """
+
+    count: int
+    pointers: Sequence[Value]
+    bind: Callable[[Sequence[Value]], Epilogue]
+    arrays: EpilogueArrays | None = None
+
+
 class TilePlanLike(Protocol):
     """What the epilogue needs of the plan of a product; see `TilePlan`."""
 

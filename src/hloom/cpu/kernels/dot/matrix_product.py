@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -20,8 +21,8 @@ from hloom.codegen.loops import LoopKernel, may_stream, moves_much, root_values,
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, product_of, rounded
-from hloom.cpu.kernels.dot.gemm_amx import AmxPlan, emit_amx, emit_pack_tiles, plan_amx
-from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays
+from hloom.cpu.kernels.dot.gemm_amx import AmxPlan, emit_amx, plan_amx
+from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays, ProductEpilogue
 from hloom.cpu.kernels.dot.gemm_factors import FEW_ROWS, Pairs
 from hloom.cpu.kernels.dot.gemm_packing import emit_heads, emit_pack_b
 from hloom.cpu.kernels.dot.gemm_pairs import (
@@ -49,7 +50,7 @@ from hloom.cpu.kernels.dot.row_stream import (
     row_stream_of,
     streams_narrow,
 )
-from hloom.cpu.kernels.dot.strided import Strided, written_through
+from hloom.cpu.kernels.dot.strided import Strided, is_argument, written_through
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
@@ -85,14 +86,16 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         a, b = b, a
     placed = written_through(dot, roots[0]) if len(roots) == 1 else None
     if roots == (dot,) and gemm.in_order:
-        epilogue = _Epilogue(1, [program.pointer(i)], _store(gemm, dot))
+        epilogue = ProductEpilogue(1, [program.pointer(i)], _store(gemm, dot))
     elif placed is not None:
-        epilogue = _Epilogue(1, [program.pointer(i)], _place(gemm, dot, placed))
+        epilogue = ProductEpilogue(1, [program.pointer(i)], _place(gemm, dot, placed))
     else:
         targets = [program.pointer(i, index) for index in program.assignment.values[i]]
         pointers = [*program.input_pointers(i), *targets]
         fused = _FusedEpilogue(gemm, dot, plan.parts.inputs, roots)
-        epilogue = _Epilogue(len(pointers), pointers, fused.bind, fused.arrays(plan, program.module.target))
+        epilogue = ProductEpilogue(
+            len(pointers), pointers, fused.bind, fused.arrays(plan, program.module.target)
+        )
     if isinstance(product, InnerProduct):
         _inner(program, i, product, a, b, epilogue)
         return
@@ -101,7 +104,7 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         return
     space = program.workspace(i)
     if isinstance(product, AmxPlan):
-        _amx(program, i, product, a, b, epilogue)
+        emit_amx(program, i, product, a, b, _sources(i)[1], epilogue, space)
         return
     if not is_pairs(gemm, program.module.target):
         panels = _kept_panels(program, i, product, _outside(i, dot, dot.operands[1]))
@@ -113,7 +116,8 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         return
     fast = pairs_plan(product, program.module.target)
     if isinstance(fast, AmxPlan):
-        _amx(program, i, fast, a, b, epilogue, otherwise=product)
+        otherwise = partial(_tiles, program, i, product, a, b, epilogue)
+        emit_amx(program, i, fast, a, b, _sources(i)[1], epilogue, space, otherwise)
         return
     fits = _fits_pairs(program, i, space)
     space = program.function.offset(space, _found_bytes(i))
@@ -219,8 +223,9 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     inner = None if narrow else inner_product_of(gemm, target)
     if inner is not None:
         return inner
-    stream = row_stream_of(gemm, [_outside(i, dot, o) for o in dot.operands], target)
-    if stream is not None:
+    sources = [_outside(i, dot, o) for o in dot.operands]
+    stream = row_stream_of(gemm, sources, target)
+    if stream is not None and not (fits_amx(gemm, target) and is_argument(sources[1])):
         return stream
     if gemm.m == gemm.n == 1:
         return None
@@ -230,26 +235,13 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     return plan_tiles(gemm, target, plain_result=plain)
 
 
-@dataclass(frozen=True, slots=True)
-class _Epilogue:
-    """The last stage of a product: stores of its sums, or a fusion's operations on them and their stores.
-
-    Attributes:
-        count: the number of arrays that the epilogue reads and writes.
-        pointers: the addresses of these arrays in the program that calls the kernel.
-        bind: takes the addresses as parameters of the kernel; returns the function that emits the epilogue.
-        arrays: the arrays of a fused epilogue, which is emitted as a function of its own; None if the
-            epilogue only stores the sums.
-    """
-
-    count: int
-    pointers: Sequence[Value]
-    bind: Callable[[Sequence[Value]], Epilogue]
-    arrays: EpilogueArrays | None = None
-
-
 def _inner(
-    program: ProgramEmitter, i: HloInstruction, plan: InnerProduct, a: Value, b: Value, epilogue: _Epilogue
+    program: ProgramEmitter,
+    i: HloInstruction,
+    plan: InnerProduct,
+    a: Value,
+    b: Value,
+    epilogue: ProductEpilogue,
 ) -> None:
     """Emit the kernel calls of a product as inner products along k: packing, products, final sums.
 
@@ -274,7 +266,12 @@ def _inner(
 
 
 def _stream(
-    program: ProgramEmitter, kernel_plan: KernelPlan, plan: RowStream, a: Value, b: Value, epilogue: _Epilogue
+    program: ProgramEmitter,
+    kernel_plan: KernelPlan,
+    plan: RowStream,
+    a: Value,
+    b: Value,
+    epilogue: ProductEpilogue,
 ) -> None:
     """Emit the kernel calls of a product with few rows, for which B is read once, row by row.
 
@@ -303,7 +300,7 @@ def _tiles(
     plan: TilePlan,
     a: Value,
     b: Value,
-    epilogue: _Epilogue,
+    epilogue: ProductEpilogue,
     space: Value,
     *,
     packs: bool = True,
@@ -336,43 +333,6 @@ def _tiles(
         return
     with f.loop(0, plan.groups * plan.slabs) as loop:
         group(f.convert("inttoptr", loop.index, PTR))
-
-
-def _amx(
-    program: ProgramEmitter,
-    i: HloInstruction,
-    plan: AmxPlan,
-    a: Value,
-    b: Value,
-    epilogue: _Epilogue,
-    *,
-    otherwise: TilePlan | None = None,
-) -> None:
-    """Emit the kernel calls of a product in AMX tiles: packing of both factors, products.
-
-    ``a`` and ``b`` are the addresses of A and B. ``otherwise`` is the plan of a bf16 product that is computed
-    if elements are so small that AMX is not exact; None for integers.
-    """
-    module, f, space = program.module, program.function, program.workspace(i)
-    answer = space
-    a_tiles = f.offset(space, STREAMED_LINE if otherwise is not None else 0)
-    b_tiles = f.offset(a_tiles, plan.a.bytes)
-    for factor, source, tiles in ((plan.a, a, a_tiles), (plan.b, b, b_tiles)):
-        pack = program.shared(lambda name, factor=factor: emit_pack_tiles(module, name, factor))
-        program.call(i, pack, [source, tiles])
-    kernel = program.shared(
-        lambda name: emit_amx(module, name, plan, epilogue.count, epilogue.bind, epilogue.arrays)
-    )
-    arguments = [a_tiles, b_tiles, *epilogue.pointers]
-    if otherwise is None:
-        program.call(i, kernel, arguments)
-        return
-    test = program.shared(lambda name: emit_large_enough(module, name, plan.a.magnitudes, plan.b.magnitudes))
-    program.call(i, test, [a_tiles, b_tiles, answer])
-    with choose(f, f.load(I8, answer).compare("ne", 0)) as choice:
-        program.call(i, kernel, arguments)
-        choice.otherwise()
-        _tiles(program, i, otherwise, a, b, epilogue, a_tiles)
 
 
 def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilogue]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hloom.analysis.subviews import Subview
-from hloom.analysis.updates import Leaf, origin
+from hloom.analysis.updates import origin
 from hloom.codegen.accumulators import plus
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import F32, I8, I32, I64, PTR, Function, Module, Value
@@ -31,6 +31,7 @@ from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, register_type, storage_bytes, wrap
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, load_at
 from hloom.cpu.kernels.dot.gemm_factors import Words, words_of
+from hloom.cpu.kernels.dot.strided import sliced_array
 from hloom.ir.affine import Index, Indices, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.conversion import BitcastConvert, Convert
@@ -228,17 +229,9 @@ def read_before_again(array: HloInstruction) -> int:
     if computation is None or computation.module is None or computation is not computation.module.entry:
         if leaf.annotation(Subview) is None:
             return leaf.shape.subshape(index).byte_size
-        arrays = {_sliced(i) for i in leaf.parent or () if i.annotation(Subview) is not None}
+        arrays = {sliced_array(i) for i in leaf.parent or () if i.annotation(Subview) is not None}
         return sum(i.shape.subshape(index).byte_size for i, index in arrays)
     return sum(p.shape.byte_size for p in computation.parameters if p.shape.is_array)
-
-
-def _sliced(slice: HloInstruction) -> Leaf:
-    """Return the (instruction, shape index) of the whole array of which ``slice`` is a part."""
-    leaf, index = slice, ()
-    while leaf.annotation(Subview) is not None:
-        leaf, index = origin(leaf.operands[0])
-    return leaf, index
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,16 @@
-"""Views inside a fusion (slices, reshapes, transposes) as strides into other arrays."""
+"""Views (slices, reshapes, transposes in a fusion; parts of arrays read in place) as strides into arrays."""
 
 from __future__ import annotations
 
+from hloom.analysis.subviews import Subview
+from hloom.analysis.updates import Leaf, origin
 from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import Add, Multiply, Subtract
 from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
+from hloom.operations.structure import Parameter
 from hloom.passes.layout.product_views import factor_operand, is_factor_view
 from hloom.records import dataclass
 from hloom.shape.element_type import ElementType
@@ -109,3 +112,17 @@ def _strided(
 ) -> Strided:
     terms = dict(linear.terms)
     return Strided(source, linear.constant, tuple(terms.get(v, 0) for v in variables), packed, group)
+
+
+def is_argument(array: HloInstruction) -> bool:
+    """Return whether ``array`` is a parameter of its computation, or a slice of one that is read in place."""
+    leaf, _ = origin(array)
+    return isinstance(sliced_array(leaf)[0].operation, Parameter)
+
+
+def sliced_array(slice: HloInstruction) -> Leaf:
+    """Return the (instruction, shape index) of the whole array of which ``slice`` is a part."""
+    leaf, index = slice, ()
+    while leaf.annotation(Subview) is not None:
+        leaf, index = origin(leaf.operands[0])
+    return leaf, index
