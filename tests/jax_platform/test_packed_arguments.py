@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from hloom.codegen.target import host
 from hloom.errors import HloError
 from hloom.jax.pjrt.native import packed_limit
 from tests.jax_platform.process import run_program
@@ -55,6 +56,33 @@ def test_so_they_have_without_room_for_packed_weights() -> None:
     no_room = 'native().call("pjrt_set_packed_limit", 0)\n'
     lines = run_program(PREAMBLE + no_room + PROGRAMS, "cpu").splitlines()
     assert [line for line in lines if not line.endswith(" False 1")] == []
+
+
+TILES = """
+bf16 = lambda *sizes: jnp.asarray(rng.normal(size=sizes), jnp.bfloat16)
+s8 = lambda *sizes: jnp.asarray(rng.integers(-127, 128, sizes), jnp.int8)
+sums = lambda x, w: lax.dot(x, w, preferred_element_type=jnp.int32)
+step = lambda c, part: (jnp.tanh(jnp.pad(c @ part, ((0, 0), (0, 64)))), None)
+programs = {
+    "product": (jnp.matmul, bf16, (96, 640), (640, 448)),
+    "product of a transpose": (lambda x, w: x @ w.T, bf16, (40, 512), (640, 512)),
+    "few rows": (jnp.matmul, bf16, (7, 512), (512, 533)),
+    "layers of a loop": (lambda x, w: lax.scan(step, x, w)[0], bf16, (48, 576), (3, 576, 512)),
+    "integers": (sums, s8, (96, 640), (640, 448)),
+}
+for name, (function, create, *sizes) in programs.items():
+    function, arguments = jax.jit(function), [create(*s) for s in sizes]
+    before, results = kept(), runs(function, *arguments)
+    again = runs(function, arguments[0], arguments[1] + 0, count=1)
+    print(name, kept() - before >= arguments[1].nbytes, len(set(map(str, results + again))))
+"""
+
+
+@pytest.mark.skipif(not host().has("amx-bf16"), reason="this machine has no AMX")
+def test_so_they_have_in_amx_tiles() -> None:
+    lines = run_program(PREAMBLE + TILES, "cpu").splitlines()
+    assert len(lines) == 5
+    assert [line for line in lines if not line.endswith(" True 1")] == []
 
 
 LIVES = """
