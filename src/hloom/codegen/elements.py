@@ -215,12 +215,14 @@ class Elements(EmittedIndexing):
     def elementwise(self, instruction: HloInstruction, operands: Sequence[Element]) -> Element:
         """Emit an elementwise operation; scalars are repeated if another operand is a vector."""
         from hloom.codegen.elementwise import lower_elementwise
+        from hloom.codegen.elementwise.arithmetic import underflows
 
         return lower_elementwise(
             instruction.operation,
             [o.shape.element_type for o in instruction.operands],
             instruction.shape.element_type,
             self.together(operands),
+            underflows(instruction),
         )
 
     def apply(self, computation: HloComputation, arguments: Sequence[Element]) -> list[Element]:

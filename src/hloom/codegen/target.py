@@ -281,6 +281,11 @@ def rounds(target: Target) -> bool:
     return target.architecture == "aarch64" or target.has("sse4.1")
 
 
+def is_slow_with_subnormals(target: Target) -> bool:
+    """Return whether a product or quotient that is subnormal takes the processor 100 cycles."""
+    return target.architecture == "x86_64" and "AuthenticAMD" not in target.model
+
+
 def has_avx512(target: Target) -> bool:
     """Return whether the target has AVX-512 for vectors of every length and 64-bit integers."""
     return target.has("avx512f", "avx512vl", "avx512dq")

@@ -34,16 +34,18 @@ def lower_elementwise(
     operand_types: Sequence[ElementType],
     result_type: ElementType,
     operands: Sequence[Element],
+    underflows: bool = False,
 ) -> Element:
     """Emit an elementwise operation; the result has the register form of its element type.
 
-    The operands are all scalars or all vectors with the same number of lanes. Raises HloError for an
-    operation without a lowering.
+    The operands are all scalars or all vectors with the same number of lanes. ``underflows``: the result is a
+    product or quotient that is often subnormal. Raises HloError for an operation without a lowering.
     """
     rule = LOWERINGS.get(operation.opcode)
     if rule is None:
         raise HloError(f"{operation.opcode} has no lowering", rule="cpu.lowering-missing")
-    result = rule.lower(LoweringContext(operation, operand_types, result_type), *_of_one_width(operands))
+    context = LoweringContext(operation, operand_types, result_type, underflows)
+    result = rule.lower(context, *_of_one_width(operands))
     if isinstance(result, tuple):
         return result
     if result_type.is_floating and not isinstance(operation, Convert):  # a conversion rounds

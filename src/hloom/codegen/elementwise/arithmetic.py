@@ -8,15 +8,31 @@ from typing import Final
 
 from hloom.codegen.elementwise.outlining import expand_or_call
 from hloom.codegen.elementwise.registry import LoweringContext, lowering
-from hloom.codegen.llvm import F32, F64, I8, I16, I32, ConstantValue, Value, make_type
-from hloom.codegen.target import has_avx512
+from hloom.codegen.llvm import F32, F64, I8, I16, I32, ConstantValue, Function, Value, make_type
+from hloom.codegen.target import has_avx512, is_slow_with_subnormals
 from hloom.codegen.types import Element, parts
 from hloom.codegen.vector_math import complex_exponential, complex_numbers
 from hloom.codegen.vector_math.power import integer_power, power
-from hloom.codegen.vector_math.reals import in_registers
+from hloom.codegen.vector_math.reals import Reals, in_registers, where_any
 from hloom.codegen.vector_math.remainder import remainder
+from hloom.ir.instruction import HloInstruction
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
+
+SMALL: Final = 2.0**-100
+"""Magnitude below which an operand is small; the other one seldom makes a subnormal result of larger ones."""
+LARGE: Final = 2.0**100
+"""Magnitude from which a denominator is large."""
+_SOURCES: Final = frozenset(("exponential", "logistic"))
+"""Operations whose results are often subnormal, or large."""
+_HANDED_ON: Final = frozenset(
+    ("add", "broadcast", "copy", "divide", "multiply", "negate", "reshape", "select")
+)
+"""Operations whose results are small or large if an operand is."""
+_MOST_READ: Final = 16
+"""Most instructions that are read to find a source."""
+_SIZE: Final = 0x7FFFFFFF
+"""The bits of a number without its sign."""
 
 
 @lowering("add", of_complex=complex_numbers.add)
@@ -31,11 +47,15 @@ def _subtract(c: LoweringContext, x: Value, y: Value) -> Value:
 
 @lowering("multiply", of_complex=complex_numbers.multiply)
 def _multiply(c: LoweringContext, x: Value, y: Value) -> Value:
+    if c.underflows:
+        return gradual_product(x, y)
     return x & y if c.result_type is et.PRED else x * y
 
 
 @lowering("divide", of_complex=complex_numbers.divide)
 def _divide(c: LoweringContext, x: Value, y: Value) -> Value:
+    if c.underflows:
+        return gradual_quotient(x, y)
     return quotient(x, y, c.kind) if c.kind.is_integer else x / y
 
 
@@ -258,3 +278,78 @@ def _divided(x: Value, y: Value, signed: bool) -> Value:
 def constant_integer(value: Value) -> int | None:
     """Return the value of an integer constant equal in every lane; None for other values."""
     return value.value if isinstance(value, ConstantValue) and isinstance(value.value, int) else None
+
+
+# -- products and quotients that are often subnormal, such as weights of a softmax and tails of a Gaussian
+#
+# A multiplication or division with a subnormal operand or result takes Intel's processors 100 cycles. Vectors
+# with such a lane are computed in f64 and rounded once, by an addition, which takes no longer with subnormal
+# numbers.
+
+
+def underflows(i: HloInstruction) -> bool:
+    """Return whether a product or quotient of f32 is often subnormal: that of an exponential is.
+
+    Return False for other operations.
+    """
+    if i.opcode not in ("multiply", "divide") or i.shape.element_type is not et.F32:
+        return False
+    waiting, read = list(i.operands), 0
+    while waiting and read < _MOST_READ:
+        operand = waiting.pop()
+        read += 1
+        if operand.opcode in _SOURCES:
+            return True
+        if operand.opcode in _HANDED_ON:
+            waiting += operand.operands
+    return False
+
+
+def gradual_product(x: Value, y: Value) -> Value:
+    """Return the product of f32 numbers one of which is often small."""
+    if not is_slow_with_subnormals(Function.of(x).target):
+        return x * y
+    r = Reals(x)
+    return _rounded_once("fmul", x, y, _is_small(r, x) | _is_small(r, y))
+
+
+def gradual_quotient(x: Value, y: Value) -> Value:
+    """Return the quotient of f32 numbers of which the first is often small, or the second large."""
+    if not is_slow_with_subnormals(Function.of(x).target):
+        return x / y
+    r = Reals(x)
+    least, infinite = r.pattern_of(LARGE), 0xFF << 23
+    is_large = ((r.bits(y) & _SIZE) - least).compare("ult", infinite - least)
+    return _rounded_once("fdiv", x, y, _is_small(r, x) | is_large)
+
+
+def _is_small(r: Reals, x: Value) -> Value:
+    """Return whether a number is small, but not zero."""
+    return ((r.bits(x) & _SIZE) - 1).compare("ult", r.pattern_of(SMALL) - 1)
+
+
+def _rounded_once(opcode: str, x: Value, y: Value, is_rare: Value) -> Value:
+    """Return the product or quotient of x and y; in lanes of a condition by f64."""
+    f, r = Function.of(x), Reals(x)
+
+    def wide(number: Value) -> Value:
+        """Return a number in f64: a subnormal one is a multiple of the least."""
+        size = r.bits(number) & _SIZE
+        is_subnormal = size.compare("ult", 1 << 23)
+        multiple = size.cast("sitofp", F64) * 2.0**-149
+        sign = (r.bits(number) & ~_SIZE).bitcast(x.type)
+        normal = r.apart(is_subnormal, 1.0, number).cast("fpext", F64)
+        return is_subnormal.select(Reals(multiple).copysign(multiple, sign.cast("fpext", F64)), normal)
+
+    def rare() -> Value:
+        exact = f.binary(opcode, wide(x), wide(y))
+        w = Reals(exact)
+        size = w.absolute(exact)
+        is_tiny = size.compare("olt", 2.0**-126)
+        rounding = 1.5 * 2.0 ** (52 - 149)
+        pattern = (w.bits(size + rounding) - w.pattern_of(rounding)).cast("trunc", I32)
+        sign = w.bits(exact).logical_shift_right(32).cast("trunc", I32) & ~_SIZE
+        return is_tiny.select(r.from_bits(pattern | sign), w.apart(is_tiny, 1.0, exact).cast("fptrunc", F32))
+
+    usual = f.binary(opcode, r.apart(is_rare, 1.0, x), r.apart(is_rare, 1.0, y))
+    return where_any(is_rare, usual, rare)

@@ -14,13 +14,22 @@ from hloom.shape.element_type import ElementType
 
 
 class LoweringContext:
-    """The operation with its attributes, and the element types."""
+    """The operation with its attributes, and the element types.
 
-    __slots__ = ("operand_types", "operation", "result_type")
+    Attributes:
+        underflows: whether the result is a product or quotient that is often subnormal.
+    """
+
+    __slots__ = ("operand_types", "operation", "result_type", "underflows")
 
     def __init__(
-        self, operation: Operation, operand_types: Sequence[ElementType], result_type: ElementType
+        self,
+        operation: Operation,
+        operand_types: Sequence[ElementType],
+        result_type: ElementType,
+        underflows: bool = False,
     ) -> None:
+        self.underflows = underflows
         self.operation = operation
         self.operand_types = operand_types
         self.result_type = result_type

@@ -79,7 +79,7 @@ def exponential(x: Value) -> Value:
     limits = RANGE[r.is_double]
     lasts = x.compare("uge", limits.vanishing)
     series, multiple = _series(r, lasts.select(r.at_most(x, limits.highest), 0.0), None)
-    return lasts.select(r.scale_one_plus(series, multiple), 0.0)
+    return lasts.select(r.scale_one_plus_gradually(series, multiple), 0.0)
 
 
 def exponential_base_2(x: Value) -> Value:
@@ -147,11 +147,14 @@ def logistic(x: Value) -> Value:
     """Return 1 / (1 + e^-x), by e^-|x|, which does not overflow and keeps small results exact."""
     r = Reals(x)
     decay = exponential(-r.size_that_matters(x))
-    numerator = r.bits(x).compare("slt", 0).select(decay, 1.0)
+    is_negative = r.bits(x).compare("slt", 0)
     total, lost = r.fast_two_sum(r.constant(1.0), decay)
-    # negligible against 1, and its product with the quotient would be subnormal
-    lost = decay.compare("oge", _SQUARED_AWAY[r.is_double]).select(lost, 0.0)
-    return quotient_of_sums(r, (numerator, r.constant(0.0)), (total, lost))
+    # negligible against 1: the quotient is the decay, and products with it would be subnormal
+    matters = decay.compare("uge", _SQUARED_AWAY[r.is_double])
+    lost = matters.select(lost, 0.0)
+    numerator = r.apart(~(is_negative & matters), 1.0, decay)
+    quotient = quotient_of_sums(r, (numerator, r.constant(0.0)), (total, lost))
+    return matters.select(quotient, is_negative.select(decay, 1.0))
 
 
 def tanh(x: Value) -> Value:

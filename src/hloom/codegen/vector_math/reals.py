@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from hloom.codegen.llvm import F32, F64, I32, I64, Function, Operand, Value, make_type
-from hloom.codegen.target import fuses, has_avx512, rounds
+from hloom.codegen.target import fuses, has_avx512, is_slow_with_subnormals, rounds
 
 Pair: TypeAlias = tuple[Value, Value]
 """An unevaluated sum of a value and a much smaller one, or a complex number."""
 
 _SHORTEST_SPLIT: Final = 5
 """Minimum number of coefficients of a polynomial that is evaluated in two independent halves."""
+
+
+SHIFT: Final = 64
+"""Exponent of the power of two by which subnormal numbers are multiplied to be normal."""
 
 
 def coefficients(text: str) -> tuple[float, ...]:
@@ -32,6 +36,7 @@ class Reals:
         bias: of the exponent, which is the largest exponent too.
         has_avx512: whether the target has AVX-512.
         fuses: whether the target multiplies and adds with one rounding.
+        is_slow_with_subnormals: whether subnormal products take the target 100 cycles.
     """
 
     def __init__(self, like: Value) -> None:
@@ -45,6 +50,7 @@ class Reals:
         self.bias = 1023 if double else 127
         target = like.function.target
         self.fuses, self.has_avx512, self._rounds = fuses(target), has_avx512(target), rounds(target)
+        self.is_slow_with_subnormals = is_slow_with_subnormals(target)
 
     # -- instructions of AVX-512 that LLVM has no operation for
 
@@ -200,6 +206,35 @@ class Reals:
             return self.scale(x + 1.0, multiple)
         first, second = self._powers(multiple)
         return self.fma(x, first, first) * second
+
+    def scale_one_plus_gradually(self, x: Value, multiple: Pair) -> Value:
+        """Return what `scale_one_plus` does, subnormal results by additions, for x from -0.3 to 0.5."""
+        if not self.is_slow_with_subnormals:
+            return self.scale_one_plus(x, multiple)
+        least = 2 - self.bias
+        whole = self.function.constant(self.integer, self.pattern_of(1.5 * 2.0**self.mantissa_bits) + least)
+        bounded = self.at_least(multiple[0], least), self.function.intrinsic("smax", multiple[1], whole)
+
+        def gradual() -> Value:
+            n = self.whole(multiple)
+            scaled = self.scale_between(x + 1.0, n + SHIFT)
+            is_subnormal = scaled.compare("olt", 2.0 ** (SHIFT + 1 - self.bias))
+            subnormal = self.from_bits(self.subnormal_pattern(scaled))
+            return is_subnormal.select(subnormal, self.scale_between(x + 1.0, n))
+
+        return where_any(multiple[0].compare("olt", least), self.scale_one_plus(x, bounded), gradual)
+
+    def apart(self, condition: Value, number: float, x: Value) -> Value:
+        """Return a constant where a condition holds, else x, before an operation with a constant.
+
+        LLVM would apply the operation to both, of numbers. It does not of patterns.
+        """
+        return self.from_bits(condition.select(self.pattern_of(number), self.bits(x)))
+
+    def subnormal_pattern(self, scaled: Value) -> Value:
+        """Return the pattern of a number below the smallest normal one, given 2^`SHIFT` times as large."""
+        rounding = 2.0 ** (SHIFT + 1 - self.bias)
+        return self.bits(scaled + rounding) - self.pattern_of(rounding)
 
     def _powers(self, multiple: Pair) -> Pair:
         """Return two powers of two whose product is 2^n; the pattern's other bits are shifted out."""
