@@ -113,9 +113,9 @@ def products() -> Iterator[Program]:
 def convolutions() -> Iterator[Program]:
     """Yield convolutions whose kernels and inputs have their features at small strides."""
     labels = ("b01f_01io->b01f", "bf01_oi01->bf01", "f01b_i01o->f01b", "b01f_01oi->b01f", "01bf_oi01->bf01")
-    sizes = ((1, 5, 3, 2), (2, 9, 8, 3), (3, 4, 16, 17), (1, 8, 5, 33))
+    sizes = ((1, 5, 3, 2), (2, 9, 8, 3), (3, 4, 16, 17), (1, 8, 5, 33), (1, 11, 40, 18))
     for label, (batch, size, features, out), kind in itertools.product(
-        labels, sizes, ("f32", "s8", "f16", "f64")
+        labels, sizes, ("f32", "s8", "bf16", "f16", "f64")
     ):
         x, w, _ = label.replace("->", "_").split("_")
         left = [{"b": batch, "f": features}.get(c, size) for c in x]

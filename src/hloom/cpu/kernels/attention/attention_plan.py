@@ -16,7 +16,10 @@ from typing import Final, TypeAlias
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.target import Target
 from hloom.codegen.types import storage_bytes
+from hloom.cpu.kernels.dot.amx_packing import LINES, PANEL, steps_of
 from hloom.cpu.kernels.dot.gemm import Gemm, Matrix, merged, sum_type
+from hloom.cpu.kernels.dot.gemm_amx import AmxPlan, block_depth
+from hloom.cpu.kernels.dot.gemm_pairs import fits_amx
 from hloom.cpu.kernels.dot.gemm_plan import TASKS, TilePlan, plan_tiles
 from hloom.cpu.kernels.dot.strided import Strided, read_through, written_through
 from hloom.cpu.kernels.reduction.row_fusion import RowPlan, plan_rows
@@ -298,15 +301,36 @@ def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TileP
     them before the blocks are computed.
     """
     plans = [plan_tiles(gemm, target, plain_result=False) for gemm in attention.products]
-    step = math.lcm(*(plan.rows for plan in plans))
+    height, single = block_rows(attention, math.lcm(*(plan.rows for plan in plans)))
+    first, second = (_of_blocks(plan, height, single) for plan in plans)
+    return first, second
+
+
+def plan_amx_products(attention: Attention, target: Target) -> tuple[AmxPlan, AmxPlan] | None:
+    """Return the plans of Q Kᵀ and of weights times V in AMX tiles; None if not all factors are bf16.
+
+    Tiles of weights are loaded from the rows of weights.
+    """
+    first, second = attention.products
+    if not (fits_amx(first, target) and fits_amx(second, target)):
+        return None
+    rows = LINES if first.m <= LINES else 2 * LINES
+    height, _ = block_rows(attention, rows)
+    scores, sums = (
+        AmxPlan(gemm, rows, block_depth(steps_of(gemm)), height, -(-gemm.n // PANEL) * PANEL)
+        for gemm in (first, second)
+    )
+    return scores, replace(sums, row_bytes=row_bytes(attention.scores))
+
+
+def block_rows(attention: Attention, step: int) -> tuple[int, bool]:
+    """Return (rows of a block, a multiple of ``step``; whether these are all rows, for there are few)."""
     gemm = attention.products[0]
     fitting = BLOCK_BYTES // row_bytes(attention.scores)
     single = gemm.batches >= TASKS // 4 and gemm.m <= min(fitting, FEW_ROWS)
     height = gemm.m if single else min(MOST_ROWS, fitting, max(step, gemm.m * gemm.batches // TASKS))
     blocks = -(-gemm.m // max(step, height // step * step))
-    height = -(-gemm.m // (blocks * step)) * step
-    first, second = (_of_blocks(plan, height, single) for plan in plans)
-    return first, second
+    return -(-gemm.m // (blocks * step)) * step, single
 
 
 def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:

@@ -16,6 +16,7 @@ from hloom.codegen.llvm import Module, Value
 from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, round_to, storage_bytes
+from hloom.cpu.kernels.convolution.amx_windows import amx_convolution, result_indices
 from hloom.cpu.kernels.convolution.convolution_depth import DepthTiles, emit_pack_depth
 from hloom.cpu.kernels.convolution.convolution_groups import GroupTiles
 from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, emit_direct
@@ -38,8 +39,12 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
     strips_pay,
     tiling_of,
 )
+from hloom.cpu.kernels.dot.amx_packing import LINE_BYTES
+from hloom.cpu.kernels.dot.gemm import Epilogue as ProductStore
+from hloom.cpu.kernels.dot.gemm_amx import emit_amx
+from hloom.cpu.kernels.dot.gemm_epilogue import ProductEpilogue
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.ir.affine import Indices
+from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.plan.iteration import result_shapes
@@ -142,16 +147,51 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
     if direct is None:
         program.elements(plan)
         return
-    instruction, convolution = plan.hero, direct.convolution
+    instruction = plan.hero
     x, w = (program.pointer(_outside(i, instruction, o)) for o in instruction.operands)
+    targets = [program.pointer(i, index) for index in program.assignment.values[i]]
+    extra = targets if i is instruction else [*program.input_pointers(i), *targets]
     space = program.workspace(i)
-    f = program.function
+    emit = partial(_emit_direct, program, i, direct, x, w, extra)
+    amx = amx_convolution(instruction, program.module.target)
+    if amx is None:
+        emit(space)
+        return
+    bind = _store(i, direct.convolution) if i is instruction else _fused(i, direct.convolution)
+
+    def rows(pointers: Sequence[Value]) -> ProductStore:
+        epilogue = bind(pointers)
+
+        def store(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+            epilogue.store(e, result_indices(e, instruction, row, column), value)
+
+        return store
+
+    epilogue = ProductEpilogue(len(extra), extra, rows)
+    kernel = _outside(i, instruction, instruction.operands[1])
+    is_float = instruction.shape.element_type.is_floating
+    emit_amx(program, i, amx, x, w, kernel, epilogue, space, emit if is_float else None)
+
+
+def _emit_direct(
+    program: ProgramEmitter,
+    i: HloInstruction,
+    direct: ConvolutionKernels,
+    x: Value,
+    w: Value,
+    extra: Sequence[Value],
+    space: Value,
+) -> None:
+    """Emit the kernel calls of a direct convolution of ``x`` and ``w``.
+
+    ``extra`` are the addresses that its epilogue reads and writes, and ``space`` is that of the workspace.
+    """
+    f, convolution = program.function, direct.convolution
+    instruction = KERNELS.hero(i)
     if convolution.copied_bytes:
         emit_copy = emit_copy_strips if convolution.strip else emit_copy_base
         program.call(i, program.shared(lambda n: emit_copy(program.module, n, convolution)), [x, space])
         x = space
-    targets = [program.pointer(i, index) for index in program.assignment.values[i]]
-    extra = targets if i is instruction else [*program.input_pointers(i), *targets]
     kept = _kept_kernel(program, i, direct, _outside(i, instruction, instruction.operands[1]))
     first = direct.first_kernel
     for tiled, offset in zip(direct.phases, direct.kernel_offsets, strict=True):
@@ -271,4 +311,7 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
 
 def _workspace(i: HloInstruction, target: Target) -> int:
     plan = plan_of(i, target)
-    return plan.bytes if plan is not None else 0
+    if plan is None:
+        return 0
+    amx = amx_convolution(KERNELS.hero(i), target)
+    return plan.bytes if amx is None else LINE_BYTES + max(plan.bytes, amx.workspace())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.codegen.llvm import I8, I16, I32, I64, PTR, Module, Value
+from hloom.codegen.llvm import I8, I16, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.target import Target, multiplies_pairs
@@ -112,17 +112,31 @@ def emit_large_enough(module: Module, name: str, *factors: Magnitudes) -> LoopKe
     f = module.function(name, [PTR, PTR, PTR, I64, I64])
     *arrays, answer, begin, end = f.parameters
     with f.loop(begin, end):
-        exponents: list[Value] = []
-        for array, factor in zip(arrays, factors, strict=True):
-            with f.loop(0, factor.batches, 1, [f.constant(I16, -1)]) as batch:
-                run = f.offset(array, batch.index * factor.distance)
-                with f.loop(0, factor.count, 1, batch.values) as loop:
-                    value = f.load(I16, f.offset(run, loop.index, I16))
-                    loop.next(f.intrinsic("umin", value, loop.values[0]))
-                batch.next(*loop.values)
-            exponents.append((batch.values[0].cast("zext", I32) + 1).logical_shift_right(7))
-        enough = (exponents[0] + exponents[1]).compare("sge", EXPONENTS)
-        normal = exponents[0].compare("sgt", 0) & exponents[1].compare("sgt", 0)
-        f.store((enough & normal).cast("zext", I8), answer)
+        pairs = zip(arrays, factors, strict=True)
+        least = [least_exponent(emit_least(array, magnitudes)) for array, magnitudes in pairs]
+        f.store(are_exact(*least).cast("zext", I8), answer)
     f.finish()
     return LoopKernel(name, 1, 1, sum(factor.batches * factor.count for factor in factors))
+
+
+def emit_least(array: Value, magnitudes: Magnitudes) -> Value:
+    """Emit the least of the magnitudes at the address ``array``: a bit pattern minus 1, as u16."""
+    f = Function.of(array)
+    with f.loop(0, magnitudes.batches, 1, [f.constant(I16, -1)]) as batch:
+        run = f.offset(array, batch.index * magnitudes.distance)
+        with f.loop(0, magnitudes.count, 1, batch.values) as loop:
+            value = f.load(I16, f.offset(run, loop.index, I16))
+            loop.next(f.intrinsic("umin", value, loop.values[0]))
+        batch.next(*loop.values)
+    return batch.values[0]
+
+
+def least_exponent(least: Value) -> Value:
+    """Emit the exponent field of a least magnitude, whose bit pattern minus 1 is ``least``."""
+    return (least.cast("zext", I32) + 1).logical_shift_right(7)
+
+
+def are_exact(first: Value, second: Value) -> Value:
+    """Emit whether products of factors with these least exponents are free of subnormal values."""
+    enough = (first + second).compare("sge", EXPONENTS)
+    return enough & first.compare("sgt", 0) & second.compare("sgt", 0)
