@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -189,3 +190,43 @@ def test_lesser_processors(name: str, kind: str) -> None:
     got = Native(module, PROCESSORS[name])(*values)
     agreement.computed(got, module, values)
     agreement.computed(Evaluator().run(module.entry, values), module, values)
+
+
+def wide_arguments(program: str, factor: float) -> list[Any]:
+    """Return queries and keys whose scores are exact and have a range of 128, and values times a factor."""
+    queries, keys, values = arguments(np.random.default_rng(4), program)
+    queries[...] = np.random.default_rng(5).integers(-8, 9, queries.shape)
+    place = np.arange(keys.shape[1])
+    keys[...] = 0
+    keys[:, place, :, place % keys.shape[3]] = 4
+    wide = np.clip(values.astype(np.float32), -4, 4) * np.float32(factor)
+    return [queries, keys, wide.astype(values.dtype)]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-30, 1e35])
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("keys", [70, 160])
+def test_weights_that_are_subnormal(keys: int, kind: str, factor: float) -> None:
+    """The least weights of scores with a wide range are subnormal; values may be too large to bound sums.
+
+    Weights of bf16 are rounded to 8 bits, and so is the result; those of f32 have errors of some ulp.
+    """
+    program = text(t=kind, rows=50, keys=keys, d=32, e=64)
+    queries, part, values = wide_arguments(program, factor)
+    entry = parse(program).entry
+    got, wanted = compiled(program)(queries, part, values), Evaluator().run(entry, [queries, part, values])
+    sizes = Evaluator().run(entry, [queries, part, np.abs(values)])  # sums of magnitudes
+    agreement.within(got, wanted, np.asarray(sizes, np.float64) * 2.0 ** (-7 if kind == "bf16" else -18))
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+def test_enlarged_weights_have_the_same_bits(name: str) -> None:
+    if not runs_here(name):
+        pytest.skip(f"this machine is no {name}")
+    program = text(rows=50, keys=70, d=32, e=64)
+    target, given = PROCESSORS[name], wide_arguments(program, 1.0)
+    enlarged, plain = (
+        Native(parse(program), machine)(*given)
+        for machine in (target, replace(target, model="vendor_id=AuthenticAMD"))
+    )
+    agreement.same(enlarged, plain)

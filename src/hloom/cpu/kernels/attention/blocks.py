@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
 from hloom.codegen.llvm import F32, I8, I16, I32, I64, PTR, Function, Module, Value
-from hloom.codegen.llvm.memory import masked_store
-from hloom.codegen.llvm.structured import choose
+from hloom.codegen.llvm.memory import masked_load, masked_store
+from hloom.codegen.llvm.structured import LocalVariable, choose
 from hloom.codegen.loops import LoopKernel
+from hloom.codegen.target import is_slow_with_subnormals
 from hloom.codegen.types import Element, storage_bytes
-from hloom.cpu.kernels.attention.attention_plan import Attention, row_bytes
+from hloom.cpu.kernels.attention.attention_plan import Attention, packed, row_bytes
 from hloom.cpu.kernels.dot.amx_packing import LINE_BYTES, LINES, PANEL
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, batch_base, batch_indices, rounded
 from hloom.cpu.kernels.dot.gemm_amx import AmxPlan, AmxProduct, configure_tiles, release_tiles
@@ -26,6 +29,10 @@ from hloom.shape.element_type import ElementType
 
 ROWS: Final = 8
 """Rows of weights that are multiplied together where AMX is not exact."""
+MOST_TERMS: Final = 1 << 20
+"""Most keys for which weights are enlarged; so bounded, no sum overflows."""
+MOST_WEIGHT: Final = 2.0**10
+MOST_VALUE: Final = 2.0**30
 MANTISSA: Final = 7
 """Bits of the mantissa of bf16."""
 SMALL: Final = 127 - 60
@@ -178,6 +185,21 @@ class RegisterBlocks(Blocks):
         super().__init__(module, name, attention, plans, kind)
         self.first = TileProduct(self.f, plans[0], lambda _: self.store_score)
         self.second = TileProduct(self.f, plans[1], lambda _: self.store_result)
+        self.enlarged = self.enlargement(plans[1])
+
+    def enlargement(self, plan: TilePlan) -> _Enlargement | None:
+        """Return the emitter of the enlargement of small weights; None if they need none or have no bound."""
+        f, gemm = self.f, self.second_gemm
+        is_single = gemm.a_type is et.F32 and gemm.b_type is et.F32 and gemm.k <= MOST_TERMS
+        if not is_single or not is_slow_with_subnormals(f.target):
+            return None
+        count = self.attention.arrays[2].shape.element_count
+        if plan.pack_b == "group":
+            panels = packed(plan)
+            count = panels.gemm.batches * panels.panels * panels.panel_bytes // F32.size
+            if gemm.n % plan.panel:
+                return None  # panels have columns that nobody stores
+        return _Enlargement(f, self.gemm.n, self.row_bytes, self.values, count)
 
     def score(self, batch: Value, row: Value) -> None:
         """Emit the scores of a block, to scratch memory."""
@@ -186,7 +208,16 @@ class RegisterBlocks(Blocks):
 
     def add_up(self, batch: Value, row: Value) -> None:
         """Emit the product of a block's weights, in scratch memory, and the values, to ``self.target``."""
+        if self.enlarged is not None:
+            self.enlarged.apply(self.base, row, self.end_of(row))
         self.task(self.second, batch, row, self.base, self.values)
+
+    def store_result(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+        """Emit the store of the vector ``value`` to the result, after it is made smaller again."""
+        if self.enlarged is not None:
+            assert isinstance(value, Value)
+            value = value * self.enlarged.inverse.get().splat(value.type.lanes)
+        super().store_result(e, batch, row, column, value)
 
     def task(self, product: TileProduct, batch: Value, row: Value, a: Value, b: Value) -> None:
         """Emit a product's rows from ``row`` on, with all columns.
@@ -212,6 +243,103 @@ class RegisterBlocks(Blocks):
         for index, size, stride in zip(batch_indices(gemm, batch), gemm.batch, gemm.b.batch, strict=True):
             number = number * size + index if stride else number
         return f.offset(pointer, number * (plan.panels * plan.panel_bytes))
+
+
+class _Enlargement:
+    """Emits the multiplication of a block's f32 weights by 2^`SHIFT`, if some are subnormal.
+
+    Products with subnormal numbers take some processors 100 cycles. Weights of a softmax are few of them, if
+    their scores have a wide range. Weights and values are bounded, so that no sum overflows.
+
+    Attributes:
+        inverse: the factor of the sums: 2^-`SHIFT`, or 1.
+    """
+
+    def __init__(self, f: Function, keys: int, row_bytes: int, values: Value, count: int) -> None:
+        self.f, self.keys, self.row_bytes, self.values, self.count = f, keys, row_bytes, values, count
+        self.inverse = LocalVariable(f, F32, 1.0)
+        self.largest_value = LocalVariable(f, I32, -1)
+
+    def apply(self, base: Value, row: Value, end: Value) -> None:
+        """Emit it for the rows [row, end) of weights; ``base`` is the address of row 0."""
+        f = self.f
+        self.inverse.set(1.0)
+
+        def smaller(size: Value, least: Value) -> Value:
+            return f.intrinsic("umin", size - 1, least)
+
+        least = self.over_rows(base, row, end, -1, smaller, "umin")
+        with f.when(least.compare("ult", (1 << 23) - 1)):
+            most = self.over_rows(base, row, end, 0, _larger, "umax")
+            with f.when(self.largest_value.get().compare("eq", -1)):
+                sizes = self.over(self.values, self.count, f.constant(_WIDE, 0), _larger)
+                self.largest_value.set(f.intrinsic("vector.reduce.umax", sizes, result=I32))
+            is_bounded = self.largest_value.get().compare("ult", _pattern(MOST_VALUE))
+            with f.when(is_bounded & most.compare("ult", _pattern(MOST_WEIGHT))):
+                self.enlarge(base, row, end)
+                self.inverse.set(2.0**-SHIFT)
+
+    def over_rows(
+        self,
+        base: Value,
+        row: Value,
+        end: Value,
+        start: int,
+        join: Callable[[Value, Value], Value],
+        name: str,
+    ) -> Value:
+        """Emit the reduction of the magnitudes of all weights by ``join`` and, in the end, an intrinsic."""
+        f = self.f
+        with f.loop(row, end, 1, [f.constant(_WIDE, start)]) as rows:
+            rows.next(self.over(f.offset(base, rows.index * self.row_bytes), self.keys, rows.values[0], join))
+        return f.intrinsic(f"vector.reduce.{name}", rows.values[0], result=I32)
+
+    def over(self, line: Value, count: int, start: Value, join: Callable[[Value, Value], Value]) -> Value:
+        """Emit the reduction of the magnitudes of ``count`` numbers at ``line``, in 16 lanes."""
+        f, whole = self.f, count // LINES * LINES
+        with f.loop(0, whole, LINES, [start]) as loop:
+            bits = f.load(_WIDE, f.offset(line, loop.index, I32))
+            loop.next(join(bits & 0x7FFFFFFF, loop.values[0]))
+        if whole == count:
+            return loop.values[0]
+        rest = masked_load(_WIDE, f.offset(line, whole, I32), self.rest(count))
+        return join(rest & 0x7FFFFFFF, loop.values[0])
+
+    def rest(self, count: int) -> Value:
+        """Return the mask of the lanes of the last vector of ``count`` numbers."""
+        return self.f.constant(_WIDE, list(range(LINES))).compare("slt", count % LINES)
+
+    def enlarge(self, base: Value, row: Value, end: Value) -> None:
+        """Emit the multiplication, of the patterns of numbers."""
+        f, whole = self.f, self.keys // LINES * LINES
+
+        def larger(bits: Value) -> Value:
+            size = bits & 0x7FFFFFFF
+            multiple = size.cast("sitofp", F32) * 2.0 ** (SHIFT - 149)
+            normal = size + (SHIFT << 23)
+            scaled = size.compare("ult", 1 << 23).select(multiple.bitcast(_WIDE), normal)
+            return scaled | (bits & -0x80000000)
+
+        with f.loop(row, end) as rows:
+            line = f.offset(base, rows.index * self.row_bytes)
+            with f.loop(0, whole, LINES) as loop:
+                place = f.offset(line, loop.index, I32)
+                f.store(larger(f.load(_WIDE, place)), place)
+            if whole < self.keys:
+                place, mask = f.offset(line, whole, I32), self.rest(self.keys)
+                masked_store(larger(masked_load(_WIDE, place, mask)), place, mask)
+
+
+_WIDE: Final = I32.vector(LINES)
+
+
+def _larger(size: Value, most: Value) -> Value:
+    return most.function.intrinsic("umax", size, most)
+
+
+def _pattern(number: float) -> int:
+    """Return the pattern of an f32 number."""
+    return int.from_bytes(struct.pack("<f", number), "little")
 
 
 class AmxBlocks(Blocks):
