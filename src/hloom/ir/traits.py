@@ -116,6 +116,8 @@ class Traits:
     """Combining a value any number of times, in any order, gives the same bits: maximum, minimum, and, or."""
     transcendental: ClassVar[bool] = False
     """Counted as a transcendental function, as in XLA's HloCostAnalysis, not as one flop."""
+    often_underflows: ClassVar[bool] = False
+    """Results are often subnormal, or so large that quotients by them are."""
     aliases_operand: ClassVar[bool] = False
     """The result may share the memory of operand 0: both have the same row-major bytes."""
     updates_operand: ClassVar[bool] = False

@@ -74,6 +74,7 @@ class CubeRoot(Transcendental):
 class Exponential(Transcendental):
     """e to the power of the operand."""
 
+    often_underflows: ClassVar[bool] = True
     never_negative_zero: ClassVar[bool] = True
 
     compute = np.exp
@@ -128,6 +129,7 @@ class LogarithmBase2(Transcendental):
 class Logistic(Transcendental):
     """1 / (1 + exp(-operand))."""
 
+    often_underflows: ClassVar[bool] = True
     never_negative_zero: ClassVar[bool] = True
 
     def compute(self, operand: Array) -> Array:

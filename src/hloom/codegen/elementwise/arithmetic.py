@@ -16,6 +16,8 @@ from hloom.codegen.vector_math.power import integer_power, power
 from hloom.codegen.vector_math.reals import Reals, in_registers, where_any
 from hloom.codegen.vector_math.remainder import remainder
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import Family
+from hloom.operations.arithmetic import Divide, Multiply
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
@@ -23,12 +25,8 @@ SMALL: Final = 2.0**-100
 """Magnitude below which an operand is small; the other one seldom makes a subnormal result of larger ones."""
 LARGE: Final = 2.0**100
 """Magnitude from which a denominator is large."""
-_SOURCES: Final = frozenset(("exponential", "logistic"))
-"""Operations whose results are often subnormal, or large."""
-_HANDED_ON: Final = frozenset(
-    ("add", "broadcast", "copy", "divide", "multiply", "negate", "reshape", "select")
-)
-"""Operations whose results are small or large if an operand is."""
+_HANDED_ON: Final = (Family.ELEMENTWISE, Family.MOVEMENT)
+"""Families of operations whose results are small or large if an operand is."""
 _MOST_READ: Final = 16
 """Most instructions that are read to find a source."""
 _SIZE: Final = 0x7FFFFFFF
@@ -292,15 +290,15 @@ def underflows(i: HloInstruction) -> bool:
 
     Return False for other operations.
     """
-    if i.opcode not in ("multiply", "divide") or i.shape.element_type is not et.F32:
+    if not isinstance(i.operation, (Multiply, Divide)) or i.shape.element_type is not et.F32:
         return False
     waiting, read = list(i.operands), 0
     while waiting and read < _MOST_READ:
         operand = waiting.pop()
         read += 1
-        if operand.opcode in _SOURCES:
+        if operand.operation.often_underflows:
             return True
-        if operand.opcode in _HANDED_ON:
+        if operand.operation.family in _HANDED_ON and not operand.operation.transcendental:
             waiting += operand.operands
     return False
 

@@ -43,7 +43,7 @@ LEAST_VALUE: Final = EXPONENTS - (127 - 133 + SHIFT)
 """Exponent field of values from which AMX is exact for small weights so multiplied, and for the others."""
 
 
-class Blocks(ABC):
+class AttentionBlocks(ABC):
     """Emits the kernel of an attention fusion: a loop over blocks of query rows, in all batches.
 
     The kernel's parameters are (queries, keys, values, other inputs ..., result, begin, end). The first three
@@ -168,7 +168,7 @@ def row_inputs(attention: Attention) -> list[HloInstruction]:
     return [p for p in attention.parts.inputs if p is not attention.scores]
 
 
-class RegisterBlocks(Blocks):
+class RegisterBlocks(AttentionBlocks):
     """Computes both products in register tiles.
 
     If an earlier kernel packed the keys or the values, the address of the packed panels is passed instead.
@@ -342,7 +342,7 @@ def _pattern(number: float) -> int:
     return int.from_bytes(struct.pack("<f", number), "little")
 
 
-class AmxBlocks(Blocks):
+class AmxBlocks(AttentionBlocks):
     """Computes both products of bf16 numbers in AMX tiles, from packed queries, keys and values.
 
     Queries and keys are such that AMX is exact. If the weights of a block are not, the small ones are
