@@ -261,7 +261,10 @@ class _Enlargement:
         self.largest_value = LocalVariable(f, I32, -1)
 
     def apply(self, base: Value, row: Value, end: Value) -> None:
-        """Emit it for the rows [row, end) of weights; ``base`` is the address of row 0."""
+        """Emit the test for subnormal weights in rows [row, end), and the multiplication of these rows.
+
+        ``base`` is the address of row 0. The emitted code sets `inverse`.
+        """
         f = self.f
         self.inverse.set(1.0)
 
@@ -310,7 +313,10 @@ class _Enlargement:
         return self.f.constant(_WIDE, list(range(LINES))).compare("slt", count % LINES)
 
     def enlarge(self, base: Value, row: Value, end: Value) -> None:
-        """Emit the multiplication, of the patterns of numbers."""
+        """Emit the multiplication of rows [row, end) by 2^`SHIFT`, by integer operations on bit patterns.
+
+        The caller has checked that no weight is infinite, NaN or too large.
+        """
         f, whole = self.f, self.keys // LINES * LINES
 
         def larger(bits: Value) -> Value:

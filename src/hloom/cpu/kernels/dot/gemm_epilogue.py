@@ -60,7 +60,7 @@ class ProductEpilogue:
 
 
 class TilePlanLike(Protocol):
-    """What the epilogue needs of the plan of a product; see `TilePlan`."""
+    """The attributes of a product's plan that `TileEpilogue` reads; `TilePlan` documents them."""
 
     @property
     def gemm(self) -> Gemm: ...

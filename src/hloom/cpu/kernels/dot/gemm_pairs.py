@@ -93,9 +93,14 @@ def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
 
 @dataclass(frozen=True, slots=True)
 class Magnitudes:
-    """Where the least magnitudes of parts of a bf16 array are: ``batches`` runs of ``count`` results.
+    """Layout in memory of the least magnitudes of the parts of a bf16 array.
 
-    Each result is a bit pattern minus 1, as `emit_smallest` stores it; the runs are ``distance`` bytes apart.
+    A part's least nonzero magnitude is stored as its bit pattern minus 1, a u16; see `emit_smallest`.
+
+    Attributes:
+        count: the number of parts of one matrix, whose magnitudes are adjacent.
+        batches: the number of matrices.
+        distance: bytes from the magnitudes of one matrix to those of the next.
     """
 
     count: int
