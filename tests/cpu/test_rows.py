@@ -177,6 +177,31 @@ def test_loops_along_a_row_share_costly_values() -> None:
     assert len(re.findall(r"= fdiv float", code)) == 1
 
 
+CHAIN = """
+HloModule chain
+ENTRY main {
+  x = s32[37,192] parameter(0)
+  y = s32[37,192] parameter(1)
+  a = s32[37,192] xor(x, y)
+  b = s32[37,192] add(a, y)
+  c = s32[37,192] xor(b, x)
+  d = s32[37,192] add(c, y)
+  least = s32[] constant(-2147483648)
+  top = s32[37] reduce(d, least), dimensions={1}, to_apply=maximum_s32
+  tops = s32[37,192] broadcast(top), dimensions={0}
+  distance = s32[37,192] subtract(d, tops)
+  ROOT r = s32[37,192] multiply(distance, d)
+}
+"""
+
+
+def test_a_long_chain_of_cheap_operations_is_a_costly_value() -> None:
+    text = with_reducers(CHAIN)
+    agree(text, *arguments(np.random.default_rng(0), text))
+    code = compile(HloModule.from_text(text)).to_llvm()
+    assert len(re.findall(r"= xor <\d+ x i32>", code)) == 2
+
+
 SPLIT = """
 HloModule split
 ENTRY main {

@@ -124,3 +124,10 @@ def test_loops_over_pieces_of_values_by_index_divide_no_numbers(before: str, siz
     module = parse(text)
     TreeReductionRewriter(least=256).run(module)
     assert not re.search(r"\b(udiv|urem|sdiv|srem|lshr)\b", hloom.compile(module).to_llvm())
+
+
+def test_costly_elements_are_split_from_fewer_elements_on() -> None:
+    rewriter = TreeReductionRewriter(least=1 << 20, least_costly=1024)
+    assert rewriter.run(parse(reduction("f32", "1024", "0", before="y = f32[1024] tanh(x)")))
+    assert not rewriter.run(parse(reduction("f32", "512", "0", before="y = f32[512] tanh(x)")))
+    assert not rewriter.run(parse(reduction("f32", "1024", "0", before="y = f32[1024] abs(x)")))

@@ -14,7 +14,7 @@ from hloom.analysis.values import combiner
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
-from hloom.ir.traits import Family
+from hloom.ir.traits import ElementCost, Family
 from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
 from hloom.operations.reduction import Reduce
@@ -22,7 +22,14 @@ from hloom.operations.reshaping import Reshape
 from hloom.passes.fuel import consume
 from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
+from hloom.plan.evaluations import COSTS, element_work
 from hloom.shape.element_type import F32, F64, ElementType
+
+MOST_VISITED = 64
+"""Maximum number of producers that are visited to estimate the work of an element."""
+
+COSTLY = COSTS[ElementCost.TRANSCENDENTAL]
+"""Minimum work of a costly element, in vector instructions."""
 
 
 class TreeReductionRewriter(Pass, name="tree-reduction-rewriter", of=Reduce):
@@ -30,12 +37,14 @@ class TreeReductionRewriter(Pass, name="tree-reduction-rewriter", of=Reduce):
 
     Attributes:
         least: minimum number of elements of the operand.
+        least_costly: the same for an operand whose elements are costly to compute.
         pieces: minimum number of pieces; at most four times the minimum are used.
         rows: maximum number of rows in a piece with more than ``width`` columns.
         width: maximum number of columns, in elements, of joined rows.
     """
 
     least: int = 1 << 16
+    least_costly: int = 1 << 14
     pieces: int = 8
     rows: int = 64
     width: int = 128
@@ -58,7 +67,7 @@ class TreeReductionRewriter(Pass, name="tree-reduction-rewriter", of=Reduce):
             return False
         along, kept = x.shape.dimensions[: len(reduced)], x.shape.dimensions[len(reduced) :]
         rows, columns = math.prod(along), math.prod(kept)
-        if x.shape.element_count < self.least or (columns > self.width and rows < 2 * self.rows):
+        if not self.is_large(x) or (columns > self.width and rows < 2 * self.rows):
             return False
         in_order = is_in_order(x)
         if in_order:
@@ -83,6 +92,11 @@ class TreeReductionRewriter(Pass, name="tree-reduction-rewriter", of=Reduce):
         if columns > self.width:
             self.split(second)
         return True
+
+    def is_large(self, x: HloInstruction) -> bool:
+        """Return whether the elements of an operand are enough work for several threads."""
+        count = x.shape.element_count
+        return count >= self.least or (count >= self.least_costly and is_costly(x))
 
     def divisor(self, rows: int, columns: int) -> int | None:
         """Return the smallest allowed number of pieces that divides the rows; None if there is none."""
@@ -112,6 +126,19 @@ def is_in_order(x: HloInstruction) -> bool:
             seen.update(fresh)
             waiting.extend(fresh)
     return True
+
+
+def is_costly(x: HloInstruction) -> bool:
+    """Return whether an element takes as much work as a transcendental function, with what it depends on."""
+    waiting, seen, work = [x], {x}, 0
+    while waiting and work < COSTLY and len(seen) < MOST_VISITED:
+        i = waiting.pop()
+        if i.operation.elementwise:
+            work += element_work(i)
+            operands = [o for o in i.operands if o not in seen]
+            seen.update(operands)
+            waiting.extend(operands)
+    return work >= COSTLY
 
 
 def neutral_value(operation: Operation, kind: ElementType) -> float | None:

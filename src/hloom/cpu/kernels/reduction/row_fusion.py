@@ -24,9 +24,9 @@ from hloom.cpu.kernels.reduction.reduction import RowReduction
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.traits import ElementCost
 from hloom.operations.reduction import Reduce
 from hloom.plan.accesses import Accesses
+from hloom.plan.evaluations import element_work
 from hloom.plan.iteration import planned_space
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.parts import KernelParts
@@ -34,7 +34,7 @@ from hloom.plan.registry import ROW_FUSION
 from hloom.plan.space import Space, merge_loops, split_space
 from hloom.records import dataclass
 
-MOST_SCRATCH: Final = 1 << 16
+MOST_SCRATCH: Final = 1 << 17
 """Bytes of a row that may be kept in scratch memory; values of longer rows are recomputed."""
 
 
@@ -123,53 +123,79 @@ def plan_rows(parts: KernelParts, reductions: list[HloInstruction], space: Space
         distances = [linear - first for linear in row_accesses([*parts.inputs, array]).reads.get(array, ())]
         return all(d.minimum() >= 0 and d.maximum() < length for d in distances)
 
-    shared = _shared(parts, reductions, lambda i: is_whole_row(i, rows, length))
     room = MOST_SCRATCH // length
     scratch: dict[HloInstruction, list[HloInstruction]] = {}
-    for reduction, arrays in shared.items():
+    shared = _Shared(parts, reductions, tuple(rows), length)
+    for reduction in reductions:
         scratch[reduction] = []
-        for array in arrays:
+        for array in shared.arrays(reduction):
             size = storage_bytes(array.shape.element_type)
-            if array.shape.dimensions == (*rows, length) and size <= room and is_local(array):
+            if size <= room and is_local(array):
                 room -= size
                 scratch[reduction].append(array)
+        shared.keep(reduction, scratch[reduction])
     members = frozenset(parts.members)
     accesses = row_accesses(parts.inputs)
     return RowPlan(tuple(rows), length, space, lane, members, reductions, scratch, accesses)
 
 
-def _shared(
-    parts: KernelParts, reductions: Sequence[HloInstruction], is_row: Callable[[HloInstruction], bool]
-) -> dict[HloInstruction, list[HloInstruction]]:
-    """Return, for each reduction, the costly arrays that its loop computes and that later loops need, too.
+_LEAST_WORK: Final = 4
+"""Instructions that cost more than a store and a load."""
 
-    Later loops are those of later reductions and of the results. ``is_row`` tells whether an array has an
-    element for each element of the rows, not one per row.
+
+class _Shared:
+    """The costly arrays that the loop of one reduction computes and that later loops need, too.
+
+    Later loops are those of later reductions and of the results. ``rows`` are the sizes of the dimensions
+    that enumerate the rows, ``length`` is the number of elements of a row.
     """
-    members, known = set(parts.members), set(reductions)
-    starts = [[r.operands[0]] for r in reductions] + [[r for r in parts.roots if is_row(r)]]
 
-    def is_costly(i: HloInstruction) -> bool:
-        return i in members and is_row(i) and i.operation.element_cost >= ElementCost.MODERATE
+    def __init__(
+        self, parts: KernelParts, reductions: Sequence[HloInstruction], rows: tuple[int, ...], length: int
+    ) -> None:
+        self._members, self._dimensions = set(parts.members), (*rows, length)
+        self._known = set(reductions)
+        self._starts = {r: [r.operands[0]] for r in reductions}
+        self._results = [r for r in parts.roots if is_whole_row(r, rows, length)]
+        self._costly = self._costly_arrays(parts.members)
 
-    def reached(starts: Iterable[HloInstruction], ends: Container[HloInstruction]) -> list[HloInstruction]:
-        """Return the costly arrays from which ``starts`` are computed; ignore the operands of ``ends``."""
+    def _costly_arrays(self, members: Sequence[HloInstruction]) -> set[HloInstruction]:
+        """Return the arrays that take more than a few instructions to compute from other costly arrays."""
+        costly: set[HloInstruction] = set()
+        work: dict[HloInstruction, int] = {}
+        for i in members:
+            if i.shape.dimensions == self._dimensions:
+                operands = dict.fromkeys(o for o in i.operands if o not in costly)
+                work[i] = element_work(i) + sum(work.get(o, 0) for o in operands)
+                if work[i] >= _LEAST_WORK:
+                    costly.add(i)
+        return costly
+
+    def arrays(self, reduction: HloInstruction) -> list[HloInstruction]:
+        """Return the last costly arrays of the loop of ``reduction`` before later loops read them."""
+        computed = self._reached(self._starts[reduction], ())
+        reductions = list(self._starts)
+        later = [self._starts[r] for r in reductions[reductions.index(reduction) + 1 :]]
+        costly = self._costly & computed.keys()
+        return [i for i in self._reached(itertools.chain(*later, self._results), costly) if i in costly]
+
+    def keep(self, reduction: HloInstruction, arrays: Iterable[HloInstruction]) -> None:
+        """Take ``arrays`` as known in the loops after that of ``reduction``."""
+        del self._starts[reduction]
+        self._known.update(arrays)
+
+    def _reached(
+        self, starts: Iterable[HloInstruction], ends: Container[HloInstruction]
+    ) -> dict[HloInstruction, None]:
+        """Return the members from which ``starts`` are computed; ignore the operands of ``ends``."""
         visited: dict[HloInstruction, None] = {}
         pending = list(starts)
         while pending:
             i = pending.pop()
-            if i in members and i not in visited and i not in known:
+            if i in self._members and i not in visited and i not in self._known:
                 visited[i] = None
                 pending += () if i in ends else i.operands
-        return [i for i in visited if is_costly(i)]
-
-    shared: dict[HloInstruction, list[HloInstruction]] = {}
-    for number, reduction in enumerate(reductions):
-        arrays = reached(starts[number], ())
-        later = set(reached(itertools.chain(*starts[number + 1 :]), arrays))
-        shared[reduction] = [i for i in arrays if i in later]
-        known |= set(shared[reduction])
-    return shared
+        return visited
 
 
 def _row_accesses(
