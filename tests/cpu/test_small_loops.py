@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -186,6 +188,22 @@ def test_matrices_are_turned_before_the_loop(elements: str, step: str) -> None:
     assert [i.opcode for i in module.entry.instructions].count("transpose") == 1
     assert opcodes(module)["transpose"] == 1
     agree(text, *(0.2 * x for x in arguments(np.random.default_rng(0), text)), rounded=True)
+
+
+def test_few_iterations_do_not_repay_a_transpose() -> None:
+    elements, step = MATRICES["times a vector"]
+    text = counting(step, elements, parameters(elements), iterations=3)
+    assert opcodes(after(text, WhileLoopDotLayout()))["transpose"] == 0
+
+
+@pytest.mark.parametrize("size, transposes", [(24, 1), (240, 0)])
+def test_large_matrices_stay_in_loops_of_unknown_trip_count(size: int, transposes: int) -> None:
+    elements, step = (part.replace("24", str(size)) for part in MATRICES["times a vector"])
+    text = counting(step, f"{elements} n:s32[]", parameters(f"{elements} n:s32[]"))
+    bound = "get-tuple-element(p), index=3\n  ROOT"
+    text = re.sub(r"constant\(7\)\s+ROOT", bound, text)
+    assert bound in text
+    assert opcodes(after(text, WhileLoopDotLayout()))["transpose"] == transposes
 
 
 def test_what_a_loop_hands_on_is_not_copied() -> None:

@@ -8,6 +8,7 @@ transpose.
 from __future__ import annotations
 
 from hloom.analysis.instructions import operation_of
+from hloom.analysis.trip_count import trip_count
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot
@@ -27,19 +28,27 @@ class WhileLoopDotLayout(Pass, name="while-loop-dot-layout", of=While, needs={FL
 
     Attributes:
         least: minimum number of columns; narrower matrices are read quickly in either layout.
+        iterations: minimum trip count of a loop that repays a transpose.
+        most: maximum number of elements that are transposed for a loop of unknown trip count.
     """
 
     least: int = 4
+    iterations: int = 4
+    most: int = 1 << 14
 
     def run(self, module: HloModule) -> bool:
         """Transpose the matrices of every loop."""
         changed = False
         for loop in loops_of(module):
-            steady = invariants(loop)
+            steady, count = invariants(loop), trip_count(loop)
+            if count is not None and count.iterations < self.iterations:
+                continue
             for dot in loop.body.post_order():
                 if isinstance(dot.operation, Dot) and (number := _wide_operand(dot)) is not None:
-                    steadily = dot.operands[number] in steady and consume(f"%{dot.name}")
-                    changed |= steadily and self.transpose_operand(dot, number)
+                    operand = dot.operands[number]
+                    repaid = count is not None or operand.shape.element_count <= self.most
+                    if operand in steady and repaid and consume(f"%{dot.name}"):
+                        changed |= self.transpose_operand(dot, number)
         return changed
 
     def transpose_operand(self, dot: HloInstruction, number: int) -> bool:
