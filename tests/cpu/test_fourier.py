@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from hloom.cpu.kernels.fourier.axes import STACK_BYTES
-from hloom.passes.expand import fft_decomposer
 from tests.native_runs import agree, compiled
 
 REAL = {"c64": "f32", "c128": "f64"}
@@ -39,13 +38,6 @@ def check(kind: str, complex_: str, batch: tuple[int, ...], lengths: tuple[int, 
     agree(text, x, rounded=True)
 
 
-@pytest.fixture(autouse=True)
-def own_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No transform is so small that it is left to a library."""
-    monkeypatch.setattr(fft_decomposer, "LARGE", 0)
-    compiled.cache_clear()
-
-
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 32, 49, 64, 100, 128, 143, 256, 360, 512, 1024, 2048, 4096)
 
@@ -74,7 +66,10 @@ def test_several_dimensions(kind: str, lengths: tuple[int, ...]) -> None:
     check(kind, "c128", (), lengths)
 
 
-WITH_PRIMES = [(17,), (101,), (34,), (257,), (17, 6), (6, 17), (19, 23), (6, 257), (257, 3), (3, 4, 31)]
+WITH_PRIMES = [
+    (17,), (101,), (34,), (257,), (17, 6), (6, 17), (19, 23), (6, 257), (257, 3), (3, 4, 31), (37,), (41, 43),
+    (47,), (53, 6), (6, 59), (61, 47), (3, 4, 106),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -98,13 +93,6 @@ def test_long_columns_and_rows_need_scratch_memory() -> None:
         text, _ = fft(kind, "c64", (), lengths)
         assert compiled(text).program.temp_bytes > STACK_BYTES
         check(kind, "c64", (), lengths)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_small_ones_are_the_librarys_own(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    text, x = fft(kind, "c64", (2,), (15, 16, 33))
-    agree(text, x)
 
 
 @pytest.mark.parametrize("kind", KINDS)

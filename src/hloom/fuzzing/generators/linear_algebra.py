@@ -20,7 +20,8 @@ def cholesky(draw: Draw, body: CaseBody) -> Case:
     n = draw.integer(0, 5)
     batch = draw.sizes(high=2, largest=3)
     lower = draw.chance(0.5)
-    half = draw.ordinary_values(element_type, (*batch, n, n)).astype(np.complex128)
+    # of few bits: sums of products are exact, whatever BLAS adds them up
+    half = np.round(64 * draw.ordinary_values(element_type, (*batch, n, n)).astype(np.complex128)) / 64
     matrix = half @ half.conj().swapaxes(-1, -2) + (n + 1) * np.eye(n)
     matrix = matrix.real if element_type[0] == "f" else matrix
     other = np.triu(np.ones((n, n), bool), 1) if lower else np.tril(np.ones((n, n), bool), -1)

@@ -32,8 +32,6 @@ from hloom.shape.element_type import C64, C128, F32, F64, PRED, S32, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
-LONG: Final = 64
-LARGE: Final = 1 << 18
 _LANES_ALONG: Final = 256
 _LARGEST_CHEAP_RADIX: Final = 5
 _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
@@ -42,25 +40,14 @@ _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 class FftDecomposer(OpExpander, name="fft-decomposer", of=Fft):
     """``fft`` of a length with a prime factor over ``largest_prime`` → chirp products and longer ffts."""
 
-    largest_prime: int = 13
+    largest_prime: int = 43
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
-        if not i.shape.is_static or not i.shape.element_count or is_small(i):
+        if not i.shape.is_static or not i.shape.element_count:
             return None
         lengths = operation_of(i, Fft).fft_length
         awkward = any(largest_factor(n) > self.largest_prime for n in lengths)
         return _Decomposition(i, w).run() if awkward else None
-
-
-def is_small(instruction: HloInstruction) -> bool:
-    """Return whether a transform is left to the library: a short one without very many elements.
-
-    Results near 0 have few correct digits, which differ between algorithms; those of small transforms must
-    match the library's.
-    """
-    operation = operation_of(instruction, Fft)
-    short = any(n < LONG for n in operation.fft_length)
-    return short and max(s.element_count for s in (instruction.shape, instruction.operands[0].shape)) < LARGE
 
 
 def largest_factor(n: int) -> int:
@@ -176,7 +163,7 @@ class _Decomposition:
         """Transform the last dimension."""
         w = self.w
         inverse = self.kind[0] == "I"
-        if largest_factor(n) <= 13:
+        if largest_factor(n) <= FftDecomposer.largest_prime:
             kind = "IFFT" if inverse else "FFT"
             return w.op(Fft(fft_type=kind, fft_length=(n,)), x)
         if _permutes(n):

@@ -29,7 +29,7 @@ _HALF: Final = math.sqrt(0.5)
 
 
 def radices(n: int, first: int = 0) -> list[int] | None:
-    """Return the radices of the passes of a transform of ``n`` elements; None if a prime factor exceeds 13.
+    """Return the radices of the passes of a transform of ``n`` elements; None if a prime factor exceeds 43.
 
     ``first``, if not 0, is the required first radix; the result is also None if it does not divide ``n``.
     """
@@ -44,7 +44,7 @@ def radices(n: int, first: int = 0) -> list[int] | None:
         radix_list.append(16)
         exponent -= 4
     radix_list += _POWERS.get(exponent, [])
-    for prime in (3, 5, 7, 11, 13):
+    for prime in (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43):
         while n % prime == 0 and n:
             radix_list.append(prime)
             n //= prime

@@ -30,10 +30,9 @@ from hloom.cpu.kernels.fourier.axes import (
 )
 from hloom.cpu.kernels.fourier.butterflies import Pair, multiply, radices, transform
 from hloom.cpu.kernels.movement.transposition import transposed
-from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
-from hloom.passes.expand.fft_decomposer import is_small
 from hloom.plan.kernel import KernelPlan
 
 Load: TypeAlias = Callable[[Value], Pair]
@@ -45,7 +44,7 @@ def workspace_bytes(i: HloInstruction, machine: Target) -> int:
 
     The half spectrum is the intermediate result of an inverse real transform along several dimensions.
     """
-    if not i.shape.element_count or is_small(i):
+    if not i.shape.element_count:
         return 0
     axes = axes_of(i, machine)
     return max(slot_count(axis) * slot_bytes(axis) for axis in axes) + _spectrum_bytes(i, axes)
@@ -59,13 +58,10 @@ def _spectrum_bytes(i: HloInstruction, axes: Sequence[AxisTransform]) -> int:
 
 @KERNELS.register("fft", workspace=workspace_bytes)
 def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit an fft: a kernel and its call for each dimension, or a call of the host's evaluator if small."""
+    """Emit an fft: a kernel and its call for each dimension."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
-        return
-    if is_small(i):
-        KERNELS[HOST].emit(program, plan)
         return
     axes = axes_of(i, program.module.target)
     source, result = program.pointer(i.operands[0]), target.pointer
