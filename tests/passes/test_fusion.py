@@ -99,6 +99,39 @@ ENTRY main {
 """)
 
 
+def stored_scalars(root: str) -> int:
+    """Return the number of arrays computed from no array, beside a chain of operations with one scalar."""
+    chain = "\n".join(
+        f"  y{n} = f32[100,100] {'multiply' if n % 2 else 'subtract'}(y{n - 1}, s)" for n in range(1, 41)
+    )
+    module = after(
+        f"""HloModule scalars
+ENTRY main {{
+  y0 = f32[100,100] parameter(0)
+  three = f32[] constant(3)
+  s = f32[100,100] broadcast(three), dimensions={{}}
+{chain}
+  {root}
+}}""",
+        InstructionFusion(most_evaluated=16),
+    )
+    arrays = [i for i in module.entry.instructions if i.shape.is_array and i.shape.rank]
+    return sum(i.opcode != "parameter" and not any(o.shape.rank for o in i.operands) for i in arrays)
+
+
+def test_kernels_have_scalars_in_registers_however_long_they_are() -> None:
+    assert stored_scalars("ROOT r = f32[100,100] negate(y40)") == 0
+
+
+def test_a_scalar_is_an_array_only_for_kernels_that_read_one() -> None:
+    sort = (
+        "ROOT r = (f32[100,100], f32[100,100]) sort(y40, s), dimensions={1}, to_apply={ "
+        "a = f32[] parameter(0)\n b = f32[] parameter(1)\n c = f32[] parameter(2)\n d = f32[] parameter(3)"
+        "\n ROOT l = pred[] compare(a, b), direction=LT }"
+    )
+    assert stored_scalars(sort) == 1
+
+
 def test_what_reads_little_of_an_array_makes_what_it_reads() -> None:
     """Neither the shifted logits nor their logarithms are ever stored."""
     entry, _ = fused(CROSS_ENTROPY)

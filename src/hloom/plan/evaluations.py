@@ -14,6 +14,7 @@ from typing import Final
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
+from hloom.operations.movement import Broadcast
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant
 from hloom.plan.accesses import Conditions, ElementReads
@@ -34,6 +35,13 @@ MOST_READS: Final = 1024
 def element_work(i: HloInstruction) -> int:
     """Return the work of computing one element of an instruction, in vector instructions."""
     return 0 if isinstance(i.operation, Constant) else COSTS[i.operation.element_cost]
+
+
+def is_uniform(p: HloInstruction) -> bool:
+    """Return whether all elements are one scalar: a loop has it in a register."""
+    operation = p.operation
+    array = p.operands[0] if isinstance(operation, Broadcast) else p
+    return isinstance(operation, Broadcast | Constant) and not array.shape.rank
 
 
 class Evaluations:

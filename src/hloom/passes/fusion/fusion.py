@@ -41,7 +41,7 @@ from hloom.passes.fusion.spans import Spans
 from hloom.passes.fusion.stored_values import recompute_stored_values
 from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Inserter
-from hloom.plan.evaluations import element_work
+from hloom.plan.evaluations import element_work, is_uniform
 from hloom.shape.shape import Shape
 
 _FEW: Final = 6
@@ -150,7 +150,8 @@ class _Plan:
         if not self.fusible(p):
             return [self.open(p)]
         users = self.consumers(p)
-        needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
+        takers = [g for g in users if self.takes(g, p)]
+        needed_outside = p.is_root or len(takers) < len(users)
         dense = [g for g in users if not self.reads_little(g, p)]
         few = self.costless(p) or (len(dense) < 2 and len(users) <= _MOST_COMPUTING)
         room = few and all(self.has_room(g, p, g.reads(p)) for g in users)
@@ -158,6 +159,10 @@ class _Plan:
             for group in users:
                 self.admit(group, p)
             return users
+        if is_uniform(p):
+            for group in takers:
+                self.admit(group, p)
+            return [*takers, self.open(p)]
         if not needed_outside and self.are_siblings(users, p):
             group = self.merge(users)
             self.admit(group, p)
@@ -346,8 +351,10 @@ class _Plan:
         return max(1, element_work(p)) + sum(n if 0 < n <= _FEW else 1 for n in before)
 
     def has_room(self, group: Group, p: HloInstruction, reads: int) -> bool:
-        """Return whether a group may grow; the limit is doubled for free producers."""
+        """Return whether a group may grow; the limit is doubled for free producers, none for a scalar."""
         limit = self.options.most_evaluated
+        if is_uniform(p):
+            return True
         if self.costless(p):
             return group.evaluated + reads <= 2 * limit
         group.full |= group.evaluated + reads > limit
@@ -393,7 +400,7 @@ class _Plan:
             return False
         if self.moves_minor(p) and not group.interleaves(p) and not self.may_tile(group, p):
             return False
-        if group.tiles and (len(group.members) >= self.options.most_in_tiles or not in_place(p)):
+        if group.tiles and not (in_place(p) and (is_uniform(p) or self.has_room_in_tiles(group, 1))):
             return False
         if group.hero is not None and group.hero in p.users:
             return False
@@ -450,9 +457,17 @@ class _Plan:
         return (
             group.is_loop
             and group.dimensions == p.shape.dimensions
-            and 2 * len(group.members) <= self.options.most_in_tiles
+            and self.has_room_in_tiles(group, self.options.most_in_tiles // 2)
             and all(in_place(m) or m.operation == p.operation for m in group.members)
         )
+
+    def has_room_in_tiles(self, group: Group, count: int) -> bool:
+        """Return whether a group with a tiled transpose may have ``count`` more members.
+
+        Scalars are in registers.
+        """
+        members = sum(not is_uniform(m) for m in group.members)
+        return members + count <= self.options.most_in_tiles
 
     def may_output(self, group: Group, p: HloInstruction, users: list[Group]) -> bool:
         """Return whether a group may compute ``p`` as one more result: same loop, and no cycle arises."""

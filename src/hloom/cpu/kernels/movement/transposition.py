@@ -27,6 +27,7 @@ from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import Family
+from hloom.plan.evaluations import is_uniform
 from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.parts import KernelParts, merge_narrow_dimensions
@@ -106,7 +107,8 @@ def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
     innermost loop already, or if not exactly one of the other loops makes them contiguous.
     """
     members = parts.members
-    if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):
+    count = sum(not is_uniform(m) for m in members)
+    if len(space.variables) < 2 or count > MOST_MEMBERS or any(is_nested(m) for m in members):
         return None
     *others, lane = space.variables
     types = [v.shape.element_type for v in (*parts.inputs, *members) if v.shape.is_array]
