@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from hloom.codegen.target import host
+from hloom.codegen.target import host, multiplies_pairs
 from hloom.errors import HloError
 from hloom.jax.pjrt.native import packed_limit
 from tests.jax_platform.process import run_program
@@ -58,8 +58,9 @@ def test_so_they_have_without_room_for_packed_weights() -> None:
     assert [line for line in lines if not line.endswith(" False 1")] == []
 
 
-TILES = """
+NARROW = """
 bf16 = lambda *sizes: jnp.asarray(rng.normal(size=sizes), jnp.bfloat16)
+tiny = lambda *sizes: bf16(*sizes) * jnp.bfloat16(1e-19 if sizes[0] == 96 else 1e-38)
 s8 = lambda *sizes: jnp.asarray(rng.integers(-127, 128, sizes), jnp.int8)
 sums = lambda x, w: lax.dot(x, w, preferred_element_type=jnp.int32)
 step = lambda c, part: (jnp.tanh(jnp.pad(c @ part, ((0, 0), (0, 64)))), None)
@@ -68,6 +69,7 @@ programs = {
     "product of a transpose": (lambda x, w: x @ w.T, bf16, (40, 512), (640, 512)),
     "few rows": (jnp.matmul, bf16, (7, 512), (512, 533)),
     "layers of a loop": (lambda x, w: lax.scan(step, x, w)[0], bf16, (48, 576), (3, 576, 512)),
+    "numbers near 1e-38": (jnp.matmul, tiny, (96, 640), (640, 448)),
     "integers": (sums, s8, (96, 640), (640, 448)),
 }
 for name, (function, create, *sizes) in programs.items():
@@ -78,11 +80,12 @@ for name, (function, create, *sizes) in programs.items():
 """
 
 
-@pytest.mark.skipif(not host().has("amx-bf16"), reason="this machine has no AMX")
-def test_so_they_have_in_amx_tiles() -> None:
-    lines = run_program(PREAMBLE + TILES, "cpu").splitlines()
+@pytest.mark.skipif(not multiplies_pairs(host()), reason="this machine multiplies no pairs of bf16 numbers")
+def test_so_they_have_as_narrow_numbers() -> None:
+    *lines, integers = run_program(PREAMBLE + NARROW, "cpu").splitlines()
     assert len(lines) == 5
     assert [line for line in lines if not line.endswith(" True 1")] == []
+    assert integers == f"integers {host().has('amx-int8')} 1"
 
 
 LIVES = """

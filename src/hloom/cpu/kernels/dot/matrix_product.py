@@ -16,7 +16,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, PTR, Function, Value
 from hloom.codegen.llvm.module import STREAMED_LINE
-from hloom.codegen.llvm.structured import choose
+from hloom.codegen.llvm.structured import choose, is_null
 from hloom.codegen.loops import LoopKernel, may_stream, moves_much, root_values, stores_lines
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes
@@ -107,24 +107,20 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         emit_amx(program, i, product, a, b, _sources(i)[1], epilogue, space)
         return
     if not is_pairs(gemm, program.module.target):
-        panels = _kept_panels(program, i, product, _outside(i, dot, dot.operands[1]))
-        with nullcontext() if panels is None else program.function.when(panels.compare("eq", 0)):
-            _tiles(program, i, product, a, b, epilogue, space)
-        if panels is not None:
-            with program.function.when(panels.compare("ne", 0)), program.uncounted():
-                _tiles(program, i, packed_before(product), a, panels, epilogue, space, packs=False)
+        _tiles_of_kept(program, i, product, a, b, _kept_panels(program, i, product), epilogue, space)
         return
     fast = pairs_plan(product, program.module.target)
+    otherwise = partial(_tiles, program, i, product, a, b, epilogue)
     if isinstance(fast, AmxPlan):
-        otherwise = partial(_tiles, program, i, product, a, b, epilogue)
         emit_amx(program, i, fast, a, b, _sources(i)[1], epilogue, space, otherwise)
         return
-    fits = _fits_pairs(program, i, space)
+    panels = _kept_panels(program, i, fast)
+    fits = _fits_pairs(program, i, fast, panels, space)
     space = program.function.offset(space, _found_bytes(i))
     with choose(program.function, fits) as choice:
-        _tiles(program, i, fast, a, b, epilogue, space)
+        _tiles_of_kept(program, i, fast, a, b, panels, epilogue, space)
         choice.otherwise()
-        _tiles(program, i, product, a, b, epilogue, space)
+        otherwise(space)
 
 
 def packed_before(plan: TilePlan) -> TilePlan:
@@ -136,37 +132,40 @@ def packed_before(plan: TilePlan) -> TilePlan:
     return replace(plan, pack_b="group", group_columns=group, slab=plan.steps, is_kept=True)
 
 
-def _kept_panels(
-    program: ProgramEmitter, i: HloInstruction, plan: TilePlan, operand: HloInstruction
-) -> Value | None:
+def _kept_panels(program: ProgramEmitter, i: HloInstruction, plan: TilePlan) -> Value | None:
     """Emit the address of packed panels of B that the caller keeps between calls.
 
-    At run time, it is null if the caller keeps none. Return None, and emit nothing, if B (``operand``) is not
-    an argument of the program that can be kept packed.
+    Behind the panels of bf16 pairs are the least magnitudes of B, as `emit_smallest` stores them. At run
+    time, the address is null if the caller keeps none. Return None, and emit nothing, if B is not an argument
+    of the program that can be kept packed.
     """
     arguments, gemm = program.packed_arguments, plan.gemm
     if arguments is None or plan.transposed or not plan.pack_b or plan.slabs > 1 or gemm.batches > 1:
         return None
-    is_converted = plan.factors.group > 1 or plan.factors.headed or gemm.b_type is not gemm.kind
-    is_whole = gemm.b.offset == 0 and gemm.k * gemm.n == operand.shape.element_count
-    factor = None if is_converted or not is_whole else arguments.argument_operand(operand)
+    operand, count = _sources(i)[1], gemm.k * gemm.n
+    is_pairs = isinstance(plan.factors, Pairs)
+    is_plain = plan.factors.group == 1 and not plan.factors.headed and gemm.b_type is gemm.kind
+    is_whole = gemm.b.offset == 0 and count == operand.shape.element_count
+    factor = arguments.argument_operand(operand) if (is_plain or is_pairs) and is_whole else None
     if factor is None:
         return None
     packed = packed_before(plan)
-    all_parts = replace(
-        gemm,
-        batch=(factor.parts,),
-        a=replace(gemm.a, batch=(0,)),
-        b=replace(gemm.b, batch=(gemm.k * gemm.n,)),
-    )
-    every = replace(packed, gemm=all_parts)
+    part_bytes = packed.packed_bytes + (_magnitude_bytes(count) if is_pairs else 0)
 
     def pack(source: Value, target: Value) -> None:
-        kernel = program.shared(lambda name: emit_pack_b(program.module, name, every))
-        program.call(i, kernel, [source, target, program.function.constant(PTR, 0)])
+        f, module = program.function, program.module
+        with f.loop(0, factor.parts) as loop:
+            part = f.offset(source, loop.index * (count * storage_bytes(gemm.b_type)))
+            panels = f.offset(target, loop.index * part_bytes)
+            kernel = program.shared(lambda name: emit_pack_b(module, name, packed))
+            program.call(i, kernel, [part, panels, f.constant(PTR, 0)])
+            if is_pairs:
+                kernel = program.shared(lambda name: emit_smallest(module, name, count))
+                program.call(i, kernel, [part, f.offset(panels, packed.packed_bytes)])
 
-    form = f"panels of {plan.panel} of {gemm.b} {gemm.kind} {gemm.k} x {gemm.n}, {factor.parts}"
-    return arguments.address(factor, packed.packed_bytes, form, pack)
+    types = gemm.kind if is_plain else f"pairs of {gemm.b_type}"
+    form = f"panels of {plan.panel} of {gemm.b} {types} {gemm.k} x {gemm.n}, {factor.parts}"
+    return arguments.address(factor, part_bytes, form, pack)
 
 
 def pairs_plan(plan: TilePlan, target: Target) -> TilePlan | AmxPlan:
@@ -182,32 +181,46 @@ def _found_bytes(i: HloInstruction) -> int:
     return -(-(1 + sum(pieces(o.shape.element_count) for o in _sources(i))) // 32) * 64
 
 
+def _magnitude_bytes(count: int) -> int:
+    """Return the bytes of the least magnitudes of ``count`` elements, in whole cache lines."""
+    return -(-pieces(count) // 32) * 64
+
+
 def _sources(i: HloInstruction) -> list[HloInstruction]:
     """Return the arrays that hold the two operands of a dot; if ``i`` is a fusion, its operands."""
     dot = KERNELS.hero(i)
     return [_outside(i, dot, o) for o in dot.operands]
 
 
-def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Value:
+def _fits_pairs(
+    program: ProgramEmitter, i: HloInstruction, plan: TilePlan, panels: Value | None, space: Value
+) -> Value:
     """Emit a run-time test of whether the bf16 dot-product instruction is exact; return the condition.
 
     It is exact if the magnitudes of the operands are large enough: see `hloom.cpu.kernels.dot.gemm_pairs`.
-    ``space`` is the address of the test's workspace.
+    Those of B are behind its kept ``panels``, if there are any. ``space`` is the address of the test's
+    workspace.
     """
     f, module = program.function, program.module
-    found = f.offset(space, 2)
-    sources = _sources(i)
-    counts = [o.shape.element_count for o in sources]
-    place = found
-    for source, count in zip(sources, counts, strict=True):
-        kernel = program.shared(lambda name, count=count: emit_smallest(module, name, count))
-        program.call(i, kernel, [program.pointer(source), place])
-        place = f.offset(place, 2 * pieces(count))
-    first, second = map(pieces, counts)
+    of_a = f.offset(space, 2)
+    a, b = _sources(i)
+    first, second = (pieces(o.shape.element_count) for o in (a, b))
+    of_b = f.offset(of_a, 2 * first)
+
+    def find(source: HloInstruction, least: Value) -> None:
+        kernel = program.shared(lambda name: emit_smallest(module, name, source.shape.element_count))
+        program.call(i, kernel, [program.pointer(source), least])
+
+    find(a, of_a)
+    with nullcontext() if panels is None else f.when(is_null(panels)):
+        find(b, of_b)
+    if panels is not None:
+        kept = f.offset(panels, packed_before(plan).packed_bytes)
+        of_b = is_null(panels).select(of_b, kept)
     kernel = program.shared(
         lambda name: emit_large_enough(module, name, Magnitudes(first), Magnitudes(second))
     )
-    program.call(i, kernel, [found, f.offset(found, 2 * first), space])
+    program.call(i, kernel, [of_a, of_b, space])
     return f.load(I8, space).compare("ne", 0)
 
 
@@ -292,6 +305,27 @@ def _stream(
         lambda name: emit_add_row_parts(module, name, plan, epilogue.count, epilogue.bind)
     )
     program.call(i, kernel, [sums, *epilogue.pointers])
+
+
+def _tiles_of_kept(
+    program: ProgramEmitter,
+    i: HloInstruction,
+    plan: TilePlan,
+    a: Value,
+    b: Value,
+    panels: Value | None,
+    epilogue: ProductEpilogue,
+    space: Value,
+) -> None:
+    """Emit a product in register tiles, from the kept ``panels`` of B or, if they are null, from B at ``b``.
+
+    The other parameters are those of `_tiles`.
+    """
+    with nullcontext() if panels is None else program.function.when(is_null(panels)):
+        _tiles(program, i, plan, a, b, epilogue, space)
+    if panels is not None:
+        with program.function.when(panels.compare("ne", 0)), program.uncounted():
+            _tiles(program, i, packed_before(plan), a, panels, epilogue, space, packs=False)
 
 
 def _tiles(
