@@ -418,7 +418,7 @@ class Executable(Displayed):
 
         What depends on them alone is computed here, once, where it takes no more memory than they do, such as
         transposes. Products find them packed as their kernels read them if they would pack them at every run:
-        factors of the type of the sums (f32 in f32 products), or of bf16, for more than a few rows. Other
+        factors of the type of the sums (f32 in f32 products), for more than a few rows. Other
         arrays are kept as they are, without a copy: do not change them. Results have the same bits.
 
         Args:

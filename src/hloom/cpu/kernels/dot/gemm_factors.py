@@ -30,10 +30,12 @@ class Factors(ABC):
     Attributes:
         group: elements along k of a unit.
         unit_bytes: bytes of a packed unit.
+        reads_rows: whether a row of A in memory has units as they are packed.
     """
 
     __slots__ = ()
     group: ClassVar[int]
+    reads_rows: ClassVar[bool] = False
 
     @property
     def headed(self) -> bool:
@@ -369,6 +371,7 @@ class Pairs(_Grouped):
     gemm: Gemm
     part: ClassVar[Type] = I16
     group: ClassVar[int] = 2
+    reads_rows: ClassVar[bool] = True
 
     def read_as(self, kind: ElementType) -> ElementType:
         """Return u16: bf16 numbers are loaded and packed as bit patterns."""

@@ -411,8 +411,11 @@ class _Planner:
         its rows of A.
         """
         gemm = self.gemm
-        few = self.few_rows_of_large_b and group >= TASKS * self.panel
+        wide = group >= TASKS * self.panel
+        few = wide and self.few_rows_of_large_b
         most = self.many_rows if few else MOST_ROWS
+        if wide and self.factors.reads_rows and not pack_a:
+            few, most = True, BLOCK_ROWS
         if pack_a:
             most = min(most, STACK_BYTES // ((depth + 16) * self.factors.unit_bytes))
         if not pack_a and depth * self.factors.group >= gemm.k:
@@ -454,6 +457,8 @@ class _Planner:
 
     def packs_a(self) -> bool:
         gemm = self.gemm
+        if self.factors.reads_rows:
+            return gemm.a.column != 1 or gemm.k % self.factors.group != 0
         if gemm.a_type is not gemm.kind or self.factors.group > 1:
             return True
         if gemm.n <= 2 * self.panel or gemm.m == 1:

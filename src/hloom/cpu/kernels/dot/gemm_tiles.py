@@ -74,7 +74,9 @@ class TileProduct:
         self.prefetched = self.panels if plan.pack_b == "block" else None
         if plan.is_kept:
             panels = replace(gemm.b, row=plan.panel, column=plan.steps)
-            self.prefetched = PanelPacker(f, replace(plan, gemm=replace(gemm, b=panels)))
+            units = replace(gemm, b=panels, b_type=gemm.kind)
+            assert plan.factors.unit_bytes == storage_bytes(gemm.kind)
+            self.prefetched = PanelPacker(f, replace(plan, gemm=units))
         self.unit = storage_bytes(gemm.kind)
         self.begin, self.end = f.constant(I64, 0), f.constant(I64, plan.steps)
         if plan.in_place:
@@ -420,7 +422,7 @@ class TileProduct:
             base = self.rows.target
         else:
             size = storage_bytes(gemm.a_type)
-            first, distance, step = row, gemm.a.row * size, gemm.a.column * size
+            first, distance, step = row, gemm.a.row * size, gemm.a.column * size * self.plan.factors.group
             base = f.offset(self.a_base, self.step * step) if self.plan.blocks > 1 else self.a_base
         start = f.offset(base, first * distance)
         return [f.offset(start, r * distance) for r in range(height)], step

@@ -33,7 +33,7 @@ from hloom.cpu.kernels.dot.gemm_pairs import (
     is_pairs,
     pieces,
 )
-from hloom.cpu.kernels.dot.gemm_plan import TilePlan, plan_tiles
+from hloom.cpu.kernels.dot.gemm_plan import BLOCK_COLUMNS, BLOCK_ROWS, TASKS, TilePlan, plan_tiles
 from hloom.cpu.kernels.dot.gemm_tiles import emit_gemm
 from hloom.cpu.kernels.dot.inner_product import (
     InnerProduct,
@@ -126,10 +126,16 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
 def packed_before(plan: TilePlan) -> TilePlan:
     """Return the plan of the same product for a B whose panels the caller packs once and keeps between calls.
 
-    The order of additions remains the same as that of ``plan``.
+    The order of additions remains the same as that of ``plan``. Tasks that pack no rows have all rows of a
+    product of few, so that each panel is read from memory once.
     """
     group = -(-plan.gemm.n // plan.panel) * plan.panel
-    return replace(plan, pack_b="group", group_columns=group, slab=plan.steps, is_kept=True)
+    packed = replace(plan, pack_b="group", group_columns=group, slab=plan.steps, is_kept=True)
+    if plan.pack_a or plan.gemm.m > BLOCK_ROWS:
+        return packed
+    rows = -(-plan.gemm.m // plan.rows) * plan.rows
+    width = max(plan.panel, min(BLOCK_COLUMNS, group // TASKS) // plan.panel * plan.panel)
+    return replace(packed, height=rows, width=width)
 
 
 def _kept_panels(program: ProgramEmitter, i: HloInstruction, plan: TilePlan) -> Value | None:
