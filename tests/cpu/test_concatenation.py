@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.native_runs import agree, arguments
+from tests.native_runs import agree, arguments, compiled
 
 
 def concatenate(kind: str, sizes: list[tuple[int, ...]], dimension: int, around: bool) -> str:
@@ -54,3 +54,32 @@ def test_parts_that_are_moved() -> None:
     i = f32[2,6] iota(), iota_dimension=1
     ROOT c = f32[21,6] concatenate(t, s, v, i), dimensions={0}"""
     agree(text, *arguments(np.random.default_rng(0), text))
+
+
+STACK = """HloModule stack
+ENTRY main {{
+  x = {kind}[{n},{a},{b}] parameter(0)
+  y = {kind}[{n},{b},{a}] parameter(1)
+  t = {kind}[{n},{b},{a}] transpose(x), dimensions={{0,2,1}}
+  z = {kind}[{n},{b},{a}] reverse(y), dimensions={{1}}
+  ROOT c = {kind}[{result}] concatenate(y, t, z), dimensions={{{dimension}}}
+}}"""
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "s8"])
+@pytest.mark.parametrize("n, a, b", [(1, 40, 24), (5, 9, 9), (7, 16, 33), (3, 64, 17), (130, 3, 20)])
+@pytest.mark.parametrize("dimension", [0, 1, 2])
+def test_parts_are_transposed_wherever_they_are_stored(
+    kind: str, n: int, a: int, b: int, dimension: int
+) -> None:
+    result = [n, b, a]
+    result[dimension] *= 3
+    text = STACK.format(kind=kind, n=n, a=a, b=b, dimension=dimension, result=",".join(map(str, result)))
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_a_transposed_part_is_moved_in_tiles() -> None:
+    for dimension, result in ((0, "15,64,48"), (1, "5,192,48")):
+        text = STACK.format(kind="f32", n=5, a=48, b=64, dimension=dimension, result=result)
+        forms = [call.kernel.form for call in compiled(text).program.calls if call.kernel]
+        assert [form for form in forms if form.startswith("tiles of 16")], forms

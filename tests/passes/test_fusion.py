@@ -132,6 +132,26 @@ def test_a_scalar_is_an_array_only_for_kernels_that_read_one() -> None:
     assert stored_scalars(sort) == 1
 
 
+def test_differences_of_all_pairs_are_computed_by_every_reader() -> None:
+    entry, _ = fused(
+        with_reducers("""HloModule pairs
+ENTRY main {
+  x = f32[64] parameter(0)
+  rows = f32[64,64] broadcast(x), dimensions={0}
+  columns = f32[64,64] broadcast(x), dimensions={1}
+  d = f32[64,64] subtract(rows, columns)
+  zero = f32[] constant(0)
+  least = f32[] constant(-inf)
+  top = f32[64] reduce(d, least), dimensions={0}, to_apply=maximum
+  size = f32[64,64] abs(d)
+  sum = f32[64] reduce(size, zero), dimensions={1}, to_apply=add
+  ROOT r = (f32[64], f32[64]) tuple(top, sum)
+}
+""")
+    )
+    assert all(i.shape.element_count <= 64 for i in entry if i.shape.is_array)
+
+
 def test_what_reads_little_of_an_array_makes_what_it_reads() -> None:
     """Neither the shifted logits nor their logarithms are ever stored."""
     entry, _ = fused(CROSS_ENTROPY)

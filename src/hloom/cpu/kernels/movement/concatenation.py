@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from hloom.codegen.loops import (
 )
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
+from hloom.cpu.kernels.movement.transposition import TiledKernel, emit_parts_kernel, find_tiling
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, row_major_strides
 from hloom.ir.instruction import HloInstruction
@@ -35,7 +37,7 @@ from hloom.records import dataclass
 def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a concatenate, or its fusion with the producers of its operands: one kernel for each operand.
 
-    If the rows of the result are narrow, a single kernel interleaves the columns of the operands instead.
+    If the operands are parts of narrow rows of the result, a single kernel interleaves their columns instead.
     """
     i = plan.instruction
     target = program.view(i)
@@ -43,12 +45,13 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
         return
     parts = merge_narrow_dimensions(replace(plan.parts, roots=plan.parts.members[-1:]))
     inputs, members, (root,) = parts.inputs, parts.members, parts.roots
-    rows = find_rows(planned_space(inputs, parts.roots, members), parts)
+    (dimension,) = operation_of(root, Concatenate).dimensions
+    is_major = math.prod(root.shape.dimensions[:dimension]) == 1
+    rows = None if is_major else find_rows(planned_space(inputs, parts.roots, members), parts)
     if rows is not None:
         kernel = program.shared(lambda name: emit_rows_kernel(program.module, name, parts, rows))
         program.call(i, kernel, [*program.input_pointers(i), target.pointer])
         return
-    (dimension,) = operation_of(root, Concatenate).dimensions
     strides = row_major_strides(root.shape.dimensions)
     size = storage_bytes(root.shape.element_type) * strides[dimension]
     pointers = dict(zip(inputs, program.input_pointers(i), strict=True))
@@ -58,7 +61,8 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
             needed = _needed(operand, pointers)
             sources = [x for x in inputs if x in needed]
             part = _Part(operand, strides, sources, [m for m in members if m in needed])
-            kernel = program.shared(partial(part.emit, program.module))
+            is_whole = is_major and operand in members
+            kernel = program.shared(partial(part.emit_whole if is_whole else part.emit, program.module))
             address = program.function.offset(target.pointer, start * size, I8)
             program.call(i, kernel, [*(pointers[x] for x in sources), address])
         start += operand.shape.dimensions[dimension]
@@ -112,19 +116,28 @@ class _Part:
         accesses = accesses_of(self.inputs, [self.operand], space.indices)
         return merge_loops(space, [*accesses.linear, self.written(space.indices)], accesses.pinned)
 
+    def emit_whole(self, module: Module, name: str) -> LoopKernel:
+        """Emit the kernel (inputs..., result, begin, end) of a computed operand that is contiguous there."""
+        return emit_parts_kernel(
+            module, name, KernelParts(tuple(self.inputs), (self.operand,), tuple(self.members))
+        )
+
     def emit(self, module: Module, name: str) -> LoopKernel:
         """Emit the kernel (inputs..., result, begin, end) that stores one operand of a concatenate.
 
         ``result`` is the address, in the concatenation, of the operand's first element.
         """
         space, inputs = self.space(), self.inputs
+        parts = KernelParts(tuple(inputs), (self.operand,), tuple(self.members))
+        tiling = find_tiling(space, parts) if self.operand in self.members else None
+        if tiling is not None and dict(self.written(space.indices).terms).get(tiling.lane) == 1:
+            return TiledKernel(module, name, parts, space, tiling, strides=self.strides).emit()
         function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, self.operand)])
         lane = space.variables[-1] if space.variables else None
         lanes = vector_lanes([self.operand, *inputs], lane.trips) if lane is not None else 0
         if lane is not None and dict(self.written(space.indices).terms).get(lane) != 1:
             lanes = 0
         views, result = dict(zip(inputs, arrays, strict=False)), replace(arrays[-1], strides=self.strides)
-        parts = KernelParts(tuple(inputs), (self.operand,), tuple(self.members))
         pieces = Pieces(function, parts, views, space, lanes)
         with outer_loops(function, space.variables[:-1], begin, end):
             pieces.emit([result], begin, end, repeats=True)

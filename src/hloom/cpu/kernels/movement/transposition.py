@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from hloom.codegen.elements import Elements, View
@@ -81,23 +82,37 @@ class TransposeTiling:
 
 
 def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
-    """Emit the kernel that computes the elements of a plan's results in a loop.
+    """Emit the kernel that computes the elements of a plan's results in a loop."""
+    repeats = not plan.in_place
+    return emit_parts_kernel(module, name, plan.parts, plan.space, repeats=repeats, is_last=plan.is_last)
+
+
+def emit_parts_kernel(
+    module: Module,
+    name: str,
+    parts: KernelParts,
+    space: Space | None = None,
+    *,
+    repeats: bool = True,
+    is_last: bool = False,
+) -> LoopKernel:
+    """Emit the kernel (inputs..., results..., begin, end) that computes the elements of results in a loop.
 
     Depending on how it reads its inputs, the loop is over square tiles that are transposed in registers, over
-    vectors whose lanes are narrow rows, or over vectors along the innermost loop.
+    vectors whose lanes are narrow rows, or over vectors along the innermost loop of ``space``. ``repeats``
+    and ``is_last`` are those of `emit_loop_kernel`.
     """
-    parts, space, repeats = plan.parts, plan.space, not plan.in_place
     if space is None:
         parts = merge_narrow_dimensions(parts)
         space = planned_space(parts.inputs, parts.roots, parts.members)
     if any(m.operation.family is Family.MOVEMENT and m.operands for m in parts.members):
         tiling = find_tiling(space, parts)
         if tiling is not None:
-            return _TiledKernel(module, name, parts, space, tiling, repeats=repeats).emit()
+            return TiledKernel(module, name, parts, space, tiling, repeats=repeats).emit()
         rows = find_rows(space, parts)
         if rows is not None:
             return emit_rows_kernel(module, name, parts, rows, repeats=repeats)
-    return emit_loop_kernel(module, name, parts, space, repeats=repeats, is_last=plan.is_last)
+    return emit_loop_kernel(module, name, parts, space, repeats=repeats, is_last=is_last)
 
 
 def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
@@ -216,8 +231,12 @@ def _element(vector: Value, kind: ElementType) -> Element:
     return vector.bitcast(part.vector(2 * vector.type.lanes)).deinterleave()
 
 
-class _TiledKernel:
-    """Emits a kernel that loads and transposes square tiles of its inputs, and computes results from them."""
+class TiledKernel:
+    """Emits a kernel that loads and transposes square tiles of its inputs, and computes results from them.
+
+    ``repeats`` says that an element may be computed and stored twice; ``strides`` are those of the results if
+    they are parts of larger arrays.
+    """
 
     def __init__(
         self,
@@ -227,7 +246,8 @@ class _TiledKernel:
         space: Space,
         tiling: TransposeTiling,
         *,
-        repeats: bool,
+        repeats: bool = True,
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         self.name, self.roots, self.space, self.tiling, self.repeats = (
             name,
@@ -242,6 +262,8 @@ class _TiledKernel:
         )
         self.e = TiledElements(self.f, dict(zip(inputs, arrays, strict=False)), tiling)
         self.targets = arrays[len(inputs) :]
+        if strides is not None:
+            self.targets = [replace(target, strides=strides) for target in self.targets]
         self.scalars = [i for i in inputs if i.shape.rank == 0]
         self.work = math.prod(results[0].dimensions) * max(1, len(parts.members))
 
