@@ -152,6 +152,23 @@ ENTRY main {
     assert all(i.shape.element_count <= 64 for i in entry if i.shape.is_array)
 
 
+@pytest.mark.parametrize("kind, kernels", [("u8", 2), ("s16", 2), ("s32", 1)])
+def test_narrow_rows_of_bytes_are_padded_in_memory(kind: str, kernels: int) -> None:
+    """Processors gather words, but neither bytes nor halves of words."""
+    entry, _ = fused(
+        with_reducers(f"""HloModule blocks
+ENTRY main {{
+  x = {kind}[40,60] parameter(0)
+  zero = {kind}[] constant(0)
+  whole = {kind}[40,64] pad(x, zero), padding=0_0x0_4
+  blocks = {kind}[40,8,8] reshape(whole)
+  ROOT sums = {kind}[40,8] reduce(blocks, zero), dimensions={{2}}, to_apply=add_{kind}
+}}
+""")
+    )
+    assert sum(i.opcode in ("fusion", "pad", "reduce") for i in entry) == kernels
+
+
 def test_what_reads_little_of_an_array_makes_what_it_reads() -> None:
     """Neither the shifted logits nor their logarithms are ever stored."""
     entry, _ = fused(CROSS_ENTROPY)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hloom.analysis.column_reductions import is_small_reduction
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.subviews import is_consecutive, is_lasting, memory_of
 from hloom.analysis.updates import Updates, early_reads, is_alias, reads_replaced
 from hloom.ir.computation import HloComputation
@@ -21,7 +22,7 @@ from hloom.ir.traits import ElementCost
 from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.movement import Broadcast, Concatenate, Transpose
+from hloom.operations.movement import Broadcast, Concatenate, Pad, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.passes.fuel import consume
@@ -47,6 +48,7 @@ from hloom.shape.shape import Shape
 _FEW: Final = 6
 _LITTLE: Final = 16
 _FEW_READ: Final = 8
+_NARROW: Final = 16
 """Recompute a producer if the group reads at most 1/16 of its elements."""
 _MOST_COMPUTING: Final = 4
 """Maximum number of groups that compute the same value, unless it is costless."""
@@ -421,6 +423,8 @@ class _Plan:
                 return False
         if isinstance(p.operation, Reduce) and not group.has_columns:
             return False
+        if isinstance(p.operation, Pad) and group.reduces and self.splits_words(group, p):
+            return False
         if extends(p) and (group.reduces or group.hero is not None or group.tiles):
             return False  # only loops have an interior without tests
         if self.costless(p) or not p.shape.rank:
@@ -433,6 +437,15 @@ class _Plan:
         is_row = group.has_columns and p.shape.dimensions == group.dimensions[:-1]
         is_part = reads == 1 and group.joins(p)
         return mine >= loop or is_row or is_part or (not is_expensive(p) and mine * 4 >= loop)
+
+    def splits_words(self, group: Group, p: HloInstruction) -> bool:
+        """Return whether a reduction of narrow rows reads elements of less than a word.
+
+        Its lanes are rows. Processors gather words; whole rows in memory are read as vectors.
+        """
+        *rows, columns = group.dimensions
+        is_narrow = columns <= _NARROW and len(rows) in operation_of(group.outputs[0], Reduce).dimensions
+        return is_narrow and p.shape.element_type.bits < 32
 
     def reads_much(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group with ``p`` would exceed the maximum number of inputs.
