@@ -83,3 +83,25 @@ def test_a_transposed_part_is_moved_in_tiles() -> None:
         text = STACK.format(kind="f32", n=5, a=48, b=64, dimension=dimension, result=result)
         forms = [call.kernel.form for call in compiled(text).program.calls if call.kernel]
         assert [form for form in forms if form.startswith("tiles of 16")], forms
+
+
+@pytest.mark.parametrize("kind", ["f32", "s32", "f64", "s64"])
+@pytest.mark.parametrize("rows", [1, 5, 16, 37, 200])
+@pytest.mark.parametrize(
+    "widths", [(1,) * 17, (1,) * 20 + (3,), (2, 1) * 16, (1,) * 64, (3,) * 21, (1,) * 130]
+)
+def test_many_columns_become_rows(kind: str, rows: int, widths: tuple[int, ...]) -> None:
+    lines = [f"x{n} = {kind}[{rows},{width}] parameter({n})" for n, width in enumerate(widths)]
+    lines += [f"y{n} = {kind}[{rows},{width}] add(x{n}, x{n})" for n, width in enumerate(widths)]
+    names = ", ".join(f"y{n}" if n % 3 else f"x{n}" for n in range(len(widths)))
+    lines.append(f"ROOT c = {kind}[{rows},{sum(widths)}] concatenate({names}), dimensions={{1}}")
+    text = "\n".join(lines)
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_many_columns_are_transposed_in_registers() -> None:
+    columns = ", ".join(f"x{n}" for n in range(20))
+    lines = [f"x{n} = f32[1000,1] parameter({n})" for n in range(20)]
+    text = "\n".join([*lines, f"ROOT c = f32[1000,20] concatenate({columns}), dimensions={{1}}"])
+    (form,) = [call.kernel.form for call in compiled(text).program.calls if call.kernel]
+    assert form.endswith("rows at a time")

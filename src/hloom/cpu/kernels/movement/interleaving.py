@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from hloom.codegen.elements import NEAR, Elements, View
-from hloom.codegen.llvm import Function, Module, Value
+from hloom.codegen.llvm import I1, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.llvm.values import select_lanes, stage_of
 from hloom.codegen.loops import (
@@ -36,6 +36,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Concatenate, Transpose
 from hloom.plan.accesses import Accesses
+from hloom.plan.evaluations import element_work
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
 from hloom.plan.parts import KernelParts
 from hloom.plan.pieces import pieces_by_bounds
@@ -43,6 +44,8 @@ from hloom.plan.space import Space
 from hloom.records import dataclass
 
 MOST_COLUMNS: Final = 16
+MOST_JOINED: Final = 128
+"""Maximum number of columns of a concatenation, which are stored a vector of each row at a time."""
 MOST_OPERATIONS: Final = 600
 """Maximum number of operations in the unrolled code of all columns."""
 LEAST_LANES: Final = 8
@@ -124,9 +127,11 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
             break
         columns, width = columns + 1, width * trips
     arrays = [x for x in (*inputs, *members) if x.shape.is_array]
-    if not columns:
-        return None
     lane = space.variables[-1]
+    if not columns:
+        if not _joins_words(roots, lane, arrays) or sum(map(element_work, members)) > MOST_OPERATIONS:
+            return None
+        columns, width = 1, lane.trips
     coefficients = [dict(access.terms) for access in accesses_of(inputs, roots, space.indices).linear]
     along = all(terms.get(lane, 0) in (0, 1) for terms in coefficients)
     joined = any(m.opcode == "concatenate" for m in members)
@@ -134,11 +139,19 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
     if lane.trips >= LEAST_LANES and fills and along and not reduced and not joined:
         return None
     rows = Rows(space, columns, vector_lanes(arrays, space.variables[-1 - columns].trips))
-    far = [abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients]
-    if rows.lanes < LEAST_LANES or any(far) or any(storage_bytes(x.shape.element_type) > 8 for x in arrays):
+    far = width <= MOST_COLUMNS and any(abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients)
+    if rows.lanes < LEAST_LANES or far or any(storage_bytes(x.shape.element_type) > 8 for x in arrays):
         return None
     fits = width * len(members) <= MOST_OPERATIONS or _operations(inputs, roots, rows) <= MOST_OPERATIONS
     return rows if fits else None
+
+
+def _joins_words(roots: Sequence[HloInstruction], lane: Variable, arrays: Sequence[HloInstruction]) -> bool:
+    """Return whether the result is a concatenation of few arrays of words, of up to three columns each."""
+    is_one = len(roots) == 1 and isinstance(roots[0].operation, Concatenate)
+    is_narrow = is_one and lane.trips < 4 * len(roots[0].operands)
+    words = all(x.shape.element_type.bits in (32, 64) and not x.shape.element_type.is_complex for x in arrays)
+    return is_narrow and words and lane.trips <= MOST_JOINED
 
 
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
@@ -222,6 +235,9 @@ def _emit_rows(
         """Return the index of the current row's element in ``target``, a result with one element per row."""
         return (*places[0][:-1], Index(0))[: len(target.dimensions)]
 
+    if len(places) > MOST_COLUMNS:
+        _emit_long_rows(e, parts, places, targets[0])
+        return
     elements = [root_values(e, roots, place) for place in places]
     values_of: dict[int, list[Element]] = {
         number: [values[k] for values in elements] for k, number in enumerate(wide)
@@ -235,6 +251,35 @@ def _emit_rows(
         position = row_of(target) if number in narrow else places[0]
         first, _, _ = e.parts(target.linear(position))
         _store(e, target, first * (len(columns) // len(values)), columns)
+
+
+def _emit_long_rows(
+    e: Elements, parts: KernelParts, places: Sequence[tuple[Index, ...]], target: View
+) -> None:
+    """Emit the elements of a vector of rows longer than a vector, and their stores, a vector at a time.
+
+    As many columns as there are rows are transposed in registers, so that each vector has a part of one row.
+    """
+    f, lanes, width = e.function, max(e.lanes, 1), len(places)
+    stored = storage_type(target.element_type)
+    first, _, _ = e.parts(target.linear(places[0]))
+    for start in range(0, width, lanes):
+        columns: list[Value] = []
+        for place in places[start : start + lanes]:
+            (value,) = root_values(e, parts.roots, place)
+            assert isinstance(value, Value)
+            columns.append(to_storage(e.wide(value), target.element_type))
+        count = len(columns)
+        columns += columns[-1:] * (lanes - count)
+        for row, vector in enumerate(interleaved(columns) if e.lanes else columns[:1]):
+            pointer = f.offset(target.pointer, first + (row * width + start), stored)
+            if count == lanes and e.mask is None:
+                f.store(vector, pointer)
+                continue
+            inside = f.constant(I1.vector(lanes), [int(n < count) for n in range(lanes)])
+            if e.mask is not None:
+                inside = inside & e.lane_mask().shuffle([row] * lanes)
+            masked_store(vector, pointer, inside)
 
 
 def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:
