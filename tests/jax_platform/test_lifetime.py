@@ -253,3 +253,43 @@ print(message(lambda x: jnp.sort(jnp.broadcast_to(x, (1 << 43,)))[5:6]))
     results, temporaries = run_program(program, "hloom").splitlines()
     assert f"RESOURCE_EXHAUSTED: not enough memory for {4 << 43:,} bytes of results" in results
     assert " bytes of temporaries of jit__lambda" in temporaries
+
+
+LARGE_RESULTS = """
+import resource, jax, jax.numpy as jnp
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+x = jnp.zeros((1000, 1000))
+function = jax.jit(lambda x: jnp.sin(x[None] + jnp.arange(4.0)[:, None, None]))
+function(x).block_until_ready()
+before = peak()
+for _ in range(30):
+    y = function(x)
+y.block_until_ready()
+print((peak() - before) // y.nbytes)
+"""
+
+
+def test_results_of_queued_programs_do_not_pile_up() -> None:
+    """30 calls without a wait have memory for few results of 16 MB."""
+    assert int(run_program(LARGE_RESULTS, "cpu")) <= 6
+
+
+LATE_INPUTS = """
+import threading, numpy as np, jax, jax.numpy as jnp
+given = threading.Event()
+def wait(x):
+    given.wait(60)
+    return np.asarray(x)
+late = jax.jit(lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct((1000, 1000), np.float32), x))
+function = jax.jit(lambda x: jnp.sin(x[None] + jnp.arange(4.0)[:, None, None]))
+x = jnp.ones((1000, 1000))
+function(x).block_until_ready()
+threading.Timer(1.0, given.set).start()
+y = late(x)
+results = [function(y) for _ in range(5)]
+print(float(sum(r[0, 0, 0] for r in results)) == float(5 * jnp.sin(1.0)))
+"""
+
+
+def test_queued_programs_wait_for_late_inputs() -> None:
+    assert run_program(LATE_INPUTS, "cpu") == "True\n"

@@ -66,13 +66,21 @@ BUFFER: Final = Struct(
 """An immutable array on a device."""
 
 WORKER: Final = Struct(
-    "worker", lock=MUTEX, changed=CONDITION, first=PTR, last=PTR, is_started=I64, unfinished=I64
+    "worker",
+    lock=MUTEX,
+    changed=CONDITION,
+    first=PTR,
+    last=PTR,
+    is_started=I64,
+    is_running=I64,  # it has all inputs of the first task
+    unfinished=I64,
+    bytes=I64,  # of the results of the unfinished tasks
 )
 """A thread with a queue of tasks: the first and the last one, and the number of unfinished ones."""
 
-TASK: Final = Struct("task", next=PTR, executable=PTR, event=PTR, addresses=Array(PTR))
-"""A queued execution. The addresses: data of the inputs, data of the outputs, storages of both, events of the
-inputs."""
+TASK: Final = Struct("task", next=PTR, executable=PTR, event=PTR, bytes=I64, addresses=Array(PTR))
+"""A queued execution, and the bytes of its results. The addresses: data of the inputs, data of the outputs,
+storages of both, events of the inputs."""
 
 _OBJECTS: Final = structs(
     """

@@ -26,6 +26,7 @@ from hloom.jax.pjrt.routines.results import (
     donate_all,
     is_donated_twice,
     make_all_results,
+    result_bytes,
     results_of,
 )
 from hloom.jax.pjrt.routines.run_time import gang_parts, leave_gang, take_gang
@@ -35,6 +36,7 @@ from hloom.jax.pjrt.routines.workers import (
     all_inputs,
     all_outputs,
     enqueue,
+    wait_for_memory,
 )
 from hloom.jax.pjrt.structs import BUFFER, DEVICE, EVENT, EXECUTABLE, INPUT, NO_RESULTS, TASK
 
@@ -182,7 +184,10 @@ def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) 
     """
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     words = (inputs + outputs) * 2 + inputs + executable["num_packed"]
-    task = allocate(f, TASK, words, executable=executable, event=event)
+    worker = Fields(DEVICE, device_of(f, executable, args, 0)).nested("worker")
+    bytes = result_bytes(f, executable)
+    wait_for_memory(f, worker, bytes)
+    task = allocate(f, TASK, words, executable=executable, event=event, bytes=bytes)
     addresses = TaskAddresses.of(f, task, executable)
     with f.when(~make_all_results(f, executable, args, addresses.targets, event)):
         free(f, task)
@@ -192,8 +197,7 @@ def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) 
         _hold_inputs(f, executable, args, addresses, loop.index)
         _hold_outputs(f, executable, args, f.offset(addresses.storages, inputs, PTR), loop.index)
     executable.atomic("queued").add(1, "monotonic")
-    device = Fields(DEVICE, device_of(f, executable, args, 0))
-    enqueue(f, device.nested("worker"), task)
+    enqueue(f, worker, task)
     return f.constant(PTR, 0)
 
 

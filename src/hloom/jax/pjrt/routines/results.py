@@ -205,6 +205,14 @@ def device_of(f: Function, executable: Fields, args: Fields, number: Value | int
     return is_null(device).select(load_element(PTR, executable["devices"], number), device)
 
 
+@routine(I64, executable=EXECUTABLE)
+def result_bytes(f: Function, executable: Fields) -> Value:
+    """Emit a native function that returns the bytes of the results of all devices together."""
+    with f.loop(0, executable["num_outputs"], 1, [f.constant(I64, 0)]) as loop:
+        loop.next(loop.values[0] + Fields(OUTPUT, executable["outputs"]).at(loop.index)["bytes"])
+    return loop.values[0] * executable["num_devices"]
+
+
 @routine(I1, executable=EXECUTABLE, args=ARGS, targets=PTR, event=EVENT)
 def make_all_results(f: Function, executable: Fields, args: Fields, targets: Value, event: Fields) -> Value:
     """Emit a native function that creates the result buffers of all devices.

@@ -28,6 +28,9 @@ from hloom.records import dataclass
 
 _MOST_UNFINISHED: Final = 32
 """Limit of unfinished tasks of a worker: each holds memory for its results."""
+_MOST_BYTES: Final = 1 << 23
+"""Limit of the bytes of results of unfinished tasks, if there are more than one: memory that a finished task
+gives back is still in the caches, and results of many tasks are not."""
 
 
 def all_inputs(executable: Fields) -> Value:
@@ -67,9 +70,9 @@ class TaskAddresses:
         return TaskAddresses(sources, targets, storages, f.offset(storages, inputs + outputs, PTR))
 
 
-@routine(task=TASK)
-def execute_task(f: Function, task: Fields) -> None:
-    """Emit a native function that executes and frees a task, a queued execution.
+@routine(worker=WORKER, task=TASK)
+def execute_task(f: Function, worker: Fields, task: Fields) -> None:
+    """Emit a native function that executes and frees a task, a queued execution of a worker.
 
     It waits for the inputs, runs the program, drops the task's references to storages and events, and
     completes the task's event.
@@ -84,7 +87,9 @@ def execute_task(f: Function, task: Fields) -> None:
             with f.when(~is_null(failure)):
                 error.set(copy_of_error(f, failure))
                 ready.leave()
+        worker.atomic("is_running").store(1, "release")
         error.set(_run_in_turn(f, executable, addresses))
+        worker.atomic("is_running").store(0, "release")
     with f.loop(0, inputs + outputs) as loop:
         drop_storage(f, load_element(PTR, addresses.storages, loop.index))
     with f.loop(0, inputs) as loop:
@@ -121,9 +126,11 @@ def work(f: Function, worker: Fields) -> None:
                 loop.leave_if(~is_null(task.get()))
                 pthread_cond_wait(f, changed, lock)
             worker["first"] = Fields(TASK, task.get())["next"]
-        execute_task(f, task.get())
+        bytes = Fields(TASK, task.get())["bytes"]
+        execute_task(f, worker, task.get())
         with locked(f, lock):
             worker["unfinished"] = worker["unfinished"] - 1
+            worker["bytes"] = worker["bytes"] - bytes
             pthread_cond_broadcast(f, changed)
 
 
@@ -134,6 +141,21 @@ def pjrt_drain(f: Function, device: Fields) -> None:
     with locked(f, worker.nested("lock")), repeat(f) as loop:
         loop.leave_if(is_zero(worker["unfinished"]))
         pthread_cond_wait(f, worker.nested("changed"), worker.nested("lock"))
+
+
+@routine(worker=WORKER, bytes=I64)
+def wait_for_memory(f: Function, worker: Fields, bytes: Value) -> None:
+    """Emit a native function that waits while the results of unfinished tasks and ``bytes`` are too large.
+
+    It returns if a worker has but one unfinished task, or waits for the inputs of one: the caller may be the
+    one that is to provide them.
+    """
+    lock, changed = worker.nested("lock"), worker.nested("changed")
+    with locked(f, lock), repeat(f) as loop:
+        loop.leave_if(worker["unfinished"].compare("ule", 1))
+        loop.leave_if((worker["bytes"] + bytes).compare("ule", _MOST_BYTES))
+        loop.leave_if(is_zero(worker.atomic("is_running").load("acquire")))
+        pthread_cond_wait(f, changed, lock)
 
 
 @routine(worker=WORKER, task=TASK)
@@ -154,6 +176,7 @@ def enqueue(f: Function, worker: Fields, task: Fields) -> None:
             Fields(TASK, worker["last"])["next"] = task
         worker["last"] = task
         worker["unfinished"] = worker["unfinished"] + 1
+        worker["bytes"] = worker["bytes"] + task["bytes"]
         with f.when(is_zero(worker["is_started"])):
             worker["is_started"] = 1
             thread = LocalVariable(f, I64)
