@@ -102,6 +102,13 @@ EXAMPLES = {
                 "dimensions={1}, to_apply=largest;"
                 "r = bf16[5] reduce(a, v), dimensions={0}, to_apply=largest", ("bf16",)),
     ],
+    "reduce_of_stack": [
+        Example("x: T[3,1,4], y: T[3,1,4], w: T[3,1,4]", ZERO +
+                "c = T[3,3,4] concatenate(x, y, w), dimensions={1}; "
+                "r = T[3,4] reduce(c, z), dimensions={1}, to_apply=sum", ("f32", "f64", "s8")),
+        Example("x: bf16[1,4], y: bf16[1,4], v: bf16[]", "c = bf16[2,4] concatenate(x, y), dimensions={0}; "
+                "r = bf16[4] reduce(c, v), dimensions={0}, to_apply=largest", ("bf16",)),
+    ],
     "window_of_one": [
         Example("x: T[3,4], v: T[]", "r = T[3,4] reduce-window(x, v), window={size=1x1}, to_apply=sum",
                 ("f32", "s8"))
@@ -399,6 +406,17 @@ REFUSED = {
                 "r = T[] reduce(a, z), dimensions={0}, to_apply=sum", ("bf16", "f16")),
         Example("x: f32[3,4]", "o = f32[] constant(1); a = f32[4] reduce(x, o), dimensions={0}, "
                 "to_apply=sum; r = f32[] reduce(a, o), dimensions={0}, to_apply=sum"),
+    ],
+    "reduce_of_stack": [
+        Example("x: T[1,4], y: T[1,4]", ZERO + "c = T[2,4] concatenate(x, y), dimensions={0}; "
+                "r = T[4] reduce(c, z), dimensions={0}, to_apply=sum", ("bf16", "f16")),
+        Example("x: f32[1,4], y: f32[2,4]", ZERO + "c = f32[3,4] concatenate(x, y), dimensions={0}; "
+                "r = f32[4] reduce(c, z), dimensions={0}, to_apply=sum"),
+        Example("x: f32[1,4], y: f32[1,4]", ZERO + "c = f32[2,4] concatenate(x, y), dimensions={0}; "
+                "r = f32[2] reduce(c, z), dimensions={1}, to_apply=sum"),
+        Example("x: f32[1,4], y: f32[1,4]", ZERO + "c = f32[2,4] concatenate(x, y), dimensions={0}; "
+                "a = f32[4] reduce(c, z), dimensions={0}, to_apply=sum; b = f32[2,4] sine(c); "
+                "r = (f32[4], f32[2,4]) tuple(a, b)"),
     ],
     "reduce_of_reshape": [
         Example("x: f32[6]", ZERO + "a = f32[2,3] reshape(x); r = f32[2] reduce(a, z), dimensions={1}, "

@@ -21,7 +21,7 @@ from hloom.operations.arithmetic import Add, And, Multiply, Or, Subtract, Xor
 from hloom.operations.combiners import Grouping
 from hloom.operations.comparison import Compare, Select
 from hloom.operations.conversion import Convert
-from hloom.operations.movement import Broadcast, Transpose
+from hloom.operations.movement import Broadcast, Concatenate, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Iota
@@ -34,6 +34,8 @@ from hloom.shape.element_type import F32, F64
 from hloom.shape.shape import Shape
 
 RULES: Final = RuleFamily("reduction")
+MOST_PARTS: Final = 64
+"""Maximum number of arrays of a stack that are combined one by one."""
 
 
 def again(
@@ -244,6 +246,28 @@ def reduce_twice(i: HloInstruction, reduce: Reduce, inner_reduce: Reduce) -> Hlo
     remaining = [d for d in range(inner.operands[0].shape.rank) if d not in inner_reduce.dimensions]
     both = sorted([*inner_reduce.dimensions, *(remaining[d] for d in reduce.dimensions)])
     return again(i, [inner.operands[0]], both)
+
+
+@RULES.rewrites(Reduce, of=Concatenate, reorders=True)
+def reduce_of_stack(i: HloInstruction, reduce: Reduce, concatenate: Concatenate) -> HloInstruction | None:
+    """``reduce(concatenate(x, y), v)`` along sizes of 1 that are joined → ``v + x + y``.
+
+    Float sums and products only in f32 and f64, where sums are formed in the result's own type.
+    """
+    joined, combine = i.operands[0], combiner(i)
+    if combine is None or len(joined.users) > 1 or reduce.dimensions != concatenate.dimensions:
+        return None
+    kind, (d,) = i.shape.element_type, reduce.dimensions
+    if kind.is_floating and not combine.idempotent and kind not in (F32, F64):
+        return None
+    parts = joined.operands
+    if len(parts) > MOST_PARTS or any(part.shape.dimensions[d] != 1 for part in parts):
+        return None
+    w = Writer(i)
+    total = w.broadcast(i.operands[1], i.shape.dimensions)
+    for part in parts:
+        total = w.op(combine, total, w.reshape(part, i.shape.dimensions))
+    return total
 
 
 def _is_neutral(operation: Operation, v: HloInstruction) -> bool:
