@@ -1,4 +1,4 @@
-"""Known properties of values and types: uniform constants, absence of -0, lossless conversions."""
+"""Known properties of values and types: uniform constants, affine functions of indices, absence of -0 ..."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Final
 import numpy as np
 
 from hloom.analysis.instructions import splat
+from hloom.ir.affine import Index, Indices, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
-from hloom.operations.arithmetic import Add, Multiply
-from hloom.operations.conversion import BitcastConvert, Convert
+from hloom.operations.arithmetic import Add, Multiply, Subtract
+from hloom.operations.conversion import BitcastConvert, Convert, Copy
+from hloom.operations.movement import Broadcast, Concatenate, Transpose
 from hloom.operations.reduction import Reduce
-from hloom.operations.structure import Constant
+from hloom.operations.reshaping import Reshape
+from hloom.operations.structure import Constant, Iota
 from hloom.operations.transcendental import SquareRoot
 from hloom.shape.element_type import BF16, F8E8M0FNU, F16, F32, F64, ElementType
 from hloom.shape.float_format import float_format
@@ -181,3 +184,90 @@ def is_elementwise_bitcast(i: HloInstruction) -> bool:
         isinstance(i.operation, BitcastConvert)
         and i.shape.element_type.bits == i.operands[0].shape.element_type.bits
     )
+
+
+# -- integers that are affine functions of their index, such as iota + 3 * iota
+#
+# Indices of gathers are often computed from iotas: rows of a table of overlapping windows, permuted columns.
+# A kernel that knows where such an index points reads whole vectors in place of single elements.
+
+
+def affine_position(i: HloInstruction, indices: Indices, extent: int) -> Index | None:
+    """Return the element of an integer array at ``indices``, if it is affine in them and in [0, extent)."""
+    if not i.shape.is_static:
+        return None
+    value = affine_value(i, indices)
+    if value is None or not _fits(value, i) or value.minimum() < 0 or value.maximum() >= extent:
+        return None
+    return value
+
+
+def affine_value(i: HloInstruction, indices: Indices) -> Index | None:
+    """Return the element of an integer array at ``indices``, modulo its type, if it is affine in them."""
+    operation = i.operation
+    if not i.shape.element_type.is_integer:
+        return None
+    constant = number(i)
+    if constant is not None:
+        return Index(int(constant))
+    if isinstance(operation, Iota):
+        value = indices[operation.iota_dimension]
+        return value if _fits(value, i) else None
+    if isinstance(operation, Add | Subtract | Multiply):
+        return _combined(i, indices)
+    source = _moved(i, indices)
+    if source is None:
+        return None
+    operand, at = source
+    value = affine_value(operand, at)
+    return value if value is None or not isinstance(operation, Convert) or _fits(value, operand) else None
+
+
+def _combined(i: HloInstruction, indices: Indices) -> Index | None:
+    a, b = (affine_value(operand, indices) for operand in i.operands)
+    if a is None or b is None:
+        return None
+    if isinstance(i.operation, Add):
+        return a + b
+    if isinstance(i.operation, Subtract):
+        return a - b
+    if a.is_constant:
+        return b * a.constant
+    return a * b.constant if b.is_constant else None
+
+
+def _moved(i: HloInstruction, indices: Indices) -> tuple[HloInstruction, Indices] | None:
+    """Return the operand, and its index, of which an operation that moves elements has the element."""
+    operation, operand = i.operation, i.operands[0] if i.operands else i
+    match operation:
+        case Copy() | Convert():
+            return operand, indices
+        case Broadcast():
+            return operand, tuple(indices[d] for d in operation.dimensions)
+        case Transpose():
+            order = operation.dimensions
+            return operand, tuple(indices[order.index(d)] for d in range(len(order)))
+        case Reshape():
+            at = delinearize(linearize(indices, i.shape.dimensions), operand.shape.dimensions)
+            return None if at is None else (operand, at)
+        case Concatenate():
+            (d,) = operation.dimensions
+            return _part(i, d, indices) if indices[d].is_constant else None
+        case _:
+            return None
+
+
+def _part(i: HloInstruction, d: int, indices: Indices) -> tuple[HloInstruction, Indices] | None:
+    """Return the operand of a concatenation along ``d``, and its index, in which a constant index lies."""
+    start = indices[d].constant
+    for operand in i.operands:
+        if start < operand.shape.dimensions[d]:
+            return operand, (*indices[:d], Index(start), *indices[d + 1 :])
+        start -= operand.shape.dimensions[d]
+    return None
+
+
+def _fits(value: Index, i: HloInstruction) -> bool:
+    """Return whether the type of an array represents all values of an index."""
+    least, most = i.shape.element_type.limits
+    return least <= value.minimum() and value.maximum() <= most

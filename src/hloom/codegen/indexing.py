@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
+from hloom.analysis.values import affine_position
 from hloom.codegen.bits import bits_of, from_bits, joined, lowest
 from hloom.codegen.llvm import I32, I64, Function, Value
 from hloom.codegen.types import Element, constant, parts, register_type, round_to, wrap
@@ -199,6 +200,9 @@ class EmittedIndexing(Indexing[Value, Element]):
             value = self.function.intrinsic("smax", value, self.function.constant(value.type, 0))
         value = self.function.intrinsic("smin" if signed else "umin", value, last)
         return self.opaque(value if wide is I64 else value.cast("zext", I64), extent)
+
+    def known_position(self, i: HloInstruction, indices: Indices, extent: int) -> Index | None:
+        return affine_position(i, indices, extent)
 
     # -- scalars and vectors
 

@@ -231,6 +231,10 @@ class Indexing(Addressing[Condition], Generic[Condition, Element]):
     def position(self, element: Element, element_type: ElementType, extent: int) -> Index:
         """Return an integer element as an index, clamped to [0, extent)."""
 
+    def known_position(self, i: HloInstruction, indices: Indices, extent: int) -> Index | None:
+        """Return an integer element as an index in [0, extent) if ``indices`` determine it; else None."""
+        return None
+
     # -- elements
 
     @abstractmethod

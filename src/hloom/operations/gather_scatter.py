@@ -296,8 +296,11 @@ class Gather(Movement):
                 vector = [*batch]
                 if self.index_vector_dim < start_indices.shape.rank:
                     vector.insert(self.index_vector_dim, Index(self.start_index_map.index(d)))
-                start = yield Read(start_indices, tuple(vector))
-                index = x.position(start, start_indices.shape.element_type, bound - size + 1)
+                known = x.known_position(start_indices, tuple(vector), bound - size + 1)
+                if known is None:
+                    start = yield Read(start_indices, tuple(vector))
+                    known = x.position(start, start_indices.shape.element_type, bound - size + 1)
+                index = known
             if d in self.operand_batching_dims:
                 dimension = self.start_indices_batching_dims[self.operand_batching_dims.index(d)]
                 index = index + batch[_batch_number(dimension, self.index_vector_dim)]

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from hloom.analysis.loops import TupleLoop, picks
 from hloom.analysis.trip_count import TripCount
+from hloom.analysis.values import affine_position
 from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.indexing import Accumulation, Indexing, Read, Relocation, Steps, Stretches
 from hloom.ir.instruction import HloInstruction
@@ -83,6 +84,9 @@ class ElementReads(Indexing[Conditions, None]):
     def position(self, element: None, element_type: ElementType, extent: int) -> Index:
         """Return an opaque index below ``extent``."""
         return self._opaque(extent)
+
+    def known_position(self, i: HloInstruction, indices: Indices, extent: int) -> Index | None:
+        return affine_position(i, indices, extent)
 
     def choose(self, condition: Conditions, yes: None, no: None) -> None: ...
 
