@@ -72,7 +72,7 @@ WORKER: Final = Struct(
     first=PTR,
     last=PTR,
     is_started=I64,
-    is_running=I64,  # it has all inputs of the first task
+    is_blocked=I64,  # it waits for an input of the first task
     unfinished=I64,
     bytes=I64,  # of the results of the unfinished tasks
 )

@@ -19,7 +19,7 @@ from hloom.jax.pjrt.routines.c_library import (
     pthread_detach,
 )
 from hloom.jax.pjrt.routines.errors import copy_of_error
-from hloom.jax.pjrt.routines.events import drop_event, pjrt_await, pjrt_complete
+from hloom.jax.pjrt.routines.events import drop_event, is_unready, pjrt_await, pjrt_complete
 from hloom.jax.pjrt.routines.functions import pointee
 from hloom.jax.pjrt.routines.run_time import leave_gang, wait_for_gang
 from hloom.jax.pjrt.routines.runs import run
@@ -70,6 +70,14 @@ class TaskAddresses:
         return TaskAddresses(sources, targets, storages, f.offset(storages, inputs + outputs, PTR))
 
 
+@routine(worker=WORKER, is_blocked=I64)
+def report_blocked(f: Function, worker: Fields, is_blocked: Value) -> None:
+    """Emit a native function that tells those who wait for a worker whether it waits for an input itself."""
+    with locked(f, worker.nested("lock")):
+        worker["is_blocked"] = is_blocked
+        pthread_cond_broadcast(f, worker.nested("changed"))
+
+
 @routine(worker=WORKER, task=TASK)
 def execute_task(f: Function, worker: Fields, task: Fields) -> None:
     """Emit a native function that executes and frees a task, a queued execution of a worker.
@@ -83,13 +91,16 @@ def execute_task(f: Function, worker: Fields, task: Fields) -> None:
     error = LocalVariable(f, PTR, 0)
     with section(f) as ready:
         with f.loop(0, inputs) as loop:
-            failure = pjrt_await(f, load_element(PTR, addresses.events, loop.index))
+            input_event = load_element(PTR, addresses.events, loop.index)
+            with f.when(is_unready(f, input_event)):
+                report_blocked(f, worker, 1)
+                pjrt_await(f, input_event)
+                report_blocked(f, worker, 0)
+            failure = pjrt_await(f, input_event)
             with f.when(~is_null(failure)):
                 error.set(copy_of_error(f, failure))
                 ready.leave()
-        worker.atomic("is_running").store(1, "release")
         error.set(_run_in_turn(f, executable, addresses))
-        worker.atomic("is_running").store(0, "release")
     with f.loop(0, inputs + outputs) as loop:
         drop_storage(f, load_element(PTR, addresses.storages, loop.index))
     with f.loop(0, inputs) as loop:
@@ -154,7 +165,7 @@ def wait_for_memory(f: Function, worker: Fields, bytes: Value) -> None:
     with locked(f, lock), repeat(f) as loop:
         loop.leave_if(worker["unfinished"].compare("ule", 1))
         loop.leave_if((worker["bytes"] + bytes).compare("ule", _MOST_BYTES))
-        loop.leave_if(is_zero(worker.atomic("is_running").load("acquire")))
+        loop.leave_if(~is_zero(worker["is_blocked"]))
         pthread_cond_wait(f, changed, lock)
 
 
