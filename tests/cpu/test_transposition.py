@@ -10,7 +10,7 @@ import pytest
 import hloom
 from tests import agreement
 from tests.evaluation import parse
-from tests.native_runs import agree, draw
+from tests.native_runs import agree, arguments, draw
 
 
 def transpose(kind: str, sizes: tuple[int, ...], order: tuple[int, ...]) -> str:
@@ -87,3 +87,15 @@ def test_reshape_across() -> None:
     t = f32[40,8,6] transpose(x), dimensions={2,0,1}
     ROOT r = f32[20,96] reshape(t)"""
     agree(text, draw(np.random.default_rng(0), "f32[8,6,40]"))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "s8"])
+@pytest.mark.parametrize("rows", [8, 16, 17, 20, 31, 33, 63])
+@pytest.mark.parametrize("columns", [256, 300, 1031])
+def test_threads_share_the_columns_of_few_rows(kind: str, rows: int, columns: int) -> None:
+    text = (
+        f"x = {kind}[{columns},{rows}] parameter(0)\n"
+        f"t = {kind}[{rows},{columns}] transpose(x), dimensions={{1,0}}\n"
+        f"ROOT r = {kind}[{rows},{columns}] add(t, t)"
+    )
+    agree(text, *arguments(np.random.default_rng(0), text))
