@@ -22,7 +22,7 @@ from hloom.ir.traits import ElementCost
 from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.movement import Broadcast, Concatenate, Pad, Transpose
+from hloom.operations.movement import Concatenate, Pad, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.passes.fuel import consume
@@ -47,7 +47,6 @@ from hloom.shape.shape import Shape
 
 _FEW: Final = 6
 _LITTLE: Final = 16
-_FEW_READ: Final = 8
 _NARROW: Final = 16
 """Recompute a producer if the group reads at most 1/16 of its elements."""
 _MOST_COMPUTING: Final = 4
@@ -324,31 +323,24 @@ class _Plan:
         return is_costless(p) or extends(p) or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
-        """Return the number of cheap operations between scalars, iotas or small arrays and an instruction.
+        """Return the number of cheap operations between scalars or iotas and an instruction.
 
         0 for other sources.
 
-        A scalar, which a loop computes once, counts as 1 for an array, and as its work for another scalar. A
-        broadcast of an array with much fewer elements counts as 1, too: the cache has these elements.
+        A scalar, which a loop computes once, counts as 1 for an array, and as its work for another scalar.
         """
         count = self._steps.get(p)
         if count is None:
             count = 0
             if p.shape.is_array and p.shape.rank == 0:
                 count = self._scalar_steps(p)
-            elif isinstance(p.operation, Iota) or (isinstance(p.operation, Broadcast) and self.reads_few(p)):
+            elif p.shape.is_array and isinstance(p.operation, Iota):
                 count = 1
             elif p.operation.element_cost is ElementCost.CHEAP or is_costless(p):
                 before = [self.steps(o) if o.shape.rank else 1 for o in p.operands]
                 count = 1 + sum(before) if all(before) else 0
             self._steps[p] = count
         return count
-
-    def reads_few(self, p: HloInstruction) -> bool:
-        """Return whether a broadcast of an array has many elements for each element of its operand."""
-        source = p.operands[0].shape
-        is_array = source.rank > 0 and p.shape.is_static
-        return is_array and source.element_count * _FEW_READ <= p.shape.element_count
 
     def _scalar_steps(self, p: HloInstruction) -> int:
         """Return the work of computing a scalar, in operations.
