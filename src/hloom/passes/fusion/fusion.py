@@ -47,8 +47,9 @@ from hloom.shape.shape import Shape
 
 _FEW: Final = 6
 _LITTLE: Final = 16
-_NARROW: Final = 16
 """Recompute a producer if the group reads at most 1/16 of its elements."""
+_NARROW: Final = 16
+"""Elements of a narrow row: a row kernel has rows as lanes."""
 _MOST_COMPUTING: Final = 4
 """Maximum number of groups that compute the same value, unless it is costless."""
 
