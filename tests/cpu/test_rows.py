@@ -254,3 +254,37 @@ def test_sums_of_narrow_rows(kind: str, length: int) -> None:
 def test_lanes_run_along_the_sums_of_narrow_rows(kind: str, length: int) -> None:
     code = compile(HloModule.from_text(with_reducers(NARROW.format(kind=kind, length=length)))).to_llvm()
     assert "extractelement" not in code
+
+
+def test_values_of_rows_that_other_results_do_not_read_keep_the_loops_apart() -> None:
+    """The last sums read transposed arrays, which the exponentials do not: their rows are no single loop."""
+    text = with_reducers("""
+HloModule apart
+ENTRY main {
+  x = f32[2,16,16] parameter(0)
+  y = f32[16,2] parameter(1)
+  z = f32[16,2] parameter(2)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  top = f32[2,16] reduce(x, low), dimensions={2}, to_apply=maximum_f32
+  tops = f32[2,16,16] broadcast(top), dimensions={0,1}
+  shifted = f32[2,16,16] subtract(x, tops)
+  e = f32[2,16,16] exponential(shifted)
+  total = f32[2,16] reduce(e, zero), dimensions={2}, to_apply=add_f32
+  t = f32[2,16] transpose(y), dimensions={1,0}
+  u = f32[2,16] transpose(z), dimensions={1,0}
+  rows = f32[2,16,16] broadcast(t), dimensions={0,1}
+  columns = f32[2,16,16] broadcast(u), dimensions={0,2}
+  products = f32[2,16,16] multiply(rows, columns)
+  one = f32[] constant(1)
+  ones = f32[2,16] broadcast(one), dimensions={}
+  square = f32[2,16] multiply(total, total)
+  inverse = f32[2,16] divide(ones, square)
+  inverses = f32[2,16,16] broadcast(inverse), dimensions={0,1}
+  scaled = f32[2,16,16] multiply(products, inverses)
+  terms = f32[2,16,16] multiply(scaled, e)
+  sum = f32[2,16] reduce(terms, zero), dimensions={2}, to_apply=add_f32
+  ROOT r = (f32[2,16,16], f32[2,16], f32[2,16], f32[2,16], f32[2,16]) tuple(e, total, t, u, sum)
+}
+""")
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)

@@ -44,11 +44,19 @@ def unmerged_space(
 
 
 def planned_space(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+    inputs: Sequence[HloInstruction],
+    roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+    of_rows: Sequence[HloInstruction] = (),
 ) -> Space:
-    """Return the iteration space of a kernel, its loops merged where all accesses permit."""
+    """Return the iteration space of a kernel, its loops merged where all accesses permit.
+
+    ``of_rows``: results that have one element for each row of the others.
+    """
     space = unmerged_space(inputs, roots, members)
     accesses = accesses_of(inputs, roots, space.indices)
+    for root in of_rows:
+        accesses.element(root, (*space.indices[:-1], Index(0))[: root.shape.rank])
     written = linearize(space.indices, result_shapes(roots)[0].dimensions)
     return merge_loops(space, [*accesses.linear, written], accesses.pinned)
 

@@ -66,7 +66,7 @@ def _narrow_rows(parts: KernelParts) -> Rows | None:
     values = [r for r in parts.roots if r not in wide and r.shape.dimensions in of_rows]
     if not wide or len(wide) + len(values) < len(parts.roots) or sizes[-1] > MOST_COLUMNS:
         return None
-    space = planned_space(inputs, wide, members)
+    space = planned_space(inputs, wide, members, values)
     rows = find_rows(space, replace(parts, roots=wide), reduced=True)
     return rows if not values or (rows is not None and rows.width == sizes[-1]) else None
 
