@@ -132,6 +132,26 @@ def test_a_scalar_is_an_array_only_for_kernels_that_read_one() -> None:
     assert stored_scalars(sort) == 1
 
 
+def test_differences_of_all_pairs_are_computed_by_every_reader() -> None:
+    entry, _ = fused(
+        with_reducers("""HloModule pairs
+ENTRY main {
+  x = f32[64] parameter(0)
+  rows = f32[64,64] broadcast(x), dimensions={0}
+  columns = f32[64,64] broadcast(x), dimensions={1}
+  d = f32[64,64] subtract(rows, columns)
+  zero = f32[] constant(0)
+  least = f32[] constant(-inf)
+  top = f32[64] reduce(d, least), dimensions={0}, to_apply=maximum
+  size = f32[64,64] abs(d)
+  sum = f32[64] reduce(size, zero), dimensions={1}, to_apply=add
+  ROOT r = (f32[64], f32[64]) tuple(top, sum)
+}
+""")
+    )
+    assert all(i.shape.element_count <= 64 for i in entry if i.shape.is_array)
+
+
 @pytest.mark.parametrize("kind, kernels", [("u8", 2), ("s16", 2), ("s32", 1)])
 def test_narrow_rows_of_bytes_are_padded_in_memory(kind: str, kernels: int) -> None:
     """Processors gather words, but neither bytes nor halves of words."""

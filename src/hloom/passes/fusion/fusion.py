@@ -35,6 +35,7 @@ from hloom.passes.fusion.loop_operations import (
     is_costless,
     is_expensive,
     loops,
+    reads_few,
 )
 from hloom.passes.fusion.recomputation import Recomputation, reads_twice
 from hloom.passes.fusion.row_groups import Limits, join_rows
@@ -324,18 +325,19 @@ class _Plan:
         return is_costless(p) or extends(p) or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
-        """Return the number of cheap operations between scalars or iotas and an instruction.
+        """Return the number of cheap operations between scalars, iotas or small arrays and an instruction.
 
         0 for other sources.
 
-        A scalar, which a loop computes once, counts as 1 for an array, and as its work for another scalar.
+        A scalar, which a loop computes once, counts as 1 for an array, and as its work for another scalar. A
+        broadcast of an array with much fewer elements counts as 1, too: the cache has these elements.
         """
         count = self._steps.get(p)
         if count is None:
             count = 0
             if p.shape.is_array and p.shape.rank == 0:
                 count = self._scalar_steps(p)
-            elif p.shape.is_array and isinstance(p.operation, Iota):
+            elif isinstance(p.operation, Iota) or reads_few(p):
                 count = 1
             elif p.operation.element_cost is ElementCost.CHEAP or is_costless(p):
                 before = [self.steps(o) if o.shape.rank else 1 for o in p.operands]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free
 from hloom.analysis.values import is_elementwise_bitcast
@@ -11,6 +13,9 @@ from hloom.operations.conversion import BitcastConvert
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Concatenate, slices_of_one
 from hloom.operations.structure import Constant, Iota
+
+_FEW_READ: Final = 8
+"""A broadcast reads few elements if it has this many for each element of its operand."""
 
 
 def extends(p: HloInstruction) -> bool:
@@ -27,6 +32,14 @@ def _rearranges(p: HloInstruction) -> bool:
 def is_costless(p: HloInstruction) -> bool:
     """Return whether an element costs nothing to recompute: an affine index, or a constant."""
     return isinstance(p.operation, Constant) or (p.operation.family is Family.MOVEMENT and is_free(p))
+
+
+def reads_few(p: HloInstruction) -> bool:
+    """Return whether an instruction is a broadcast with many elements for each element of its operand."""
+    if not isinstance(p.operation, Broadcast) or not p.shape.is_static:
+        return False
+    source = p.operands[0].shape
+    return source.rank > 0 and source.element_count * _FEW_READ <= p.shape.element_count
 
 
 def is_expensive(p: HloInstruction) -> bool:
