@@ -30,6 +30,8 @@ _COMBINERS: Final = {
     "f32": {"add": "0", "maximum": "-inf", "minimum": "inf"},
     "s32": {"add": "0", "maximum": "-2147483648", "minimum": "2147483647", "and": "-1", "multiply": "1"},
 }
+_STATES: Final = ((1, 0, 1, 0), (1, 1, 1, 1), (2, 1, 0, 1), (2, 2, 2, 0), (3, 1, 2, 1), (1, 2, 0, 2))
+"""Numbers of arrays in a loop's state: carried, stacks that iterations read and write by rows, unchanged."""
 
 
 class Value(NamedTuple):
@@ -41,45 +43,125 @@ class Value(NamedTuple):
 
 def related_program(kind: str, seed: int) -> str:
     """Return the text of a program of 6 to 24 steps whose result has every value that nothing reads."""
-    return _Drawing(kind, Random(seed)).text()
+    random = Random(seed)
+    drawing = _Drawing(kind, random, _related_shapes(random))
+    for number in range(3):
+        sizes = random.choice(drawing.shapes) if number else drawing.shapes[0]
+        drawing.keep(sizes, f"parameter({number})")
+    drawing.take_steps(random.choice((6, 10, 16, 24)))
+    return _module(kind, drawing.computation("ENTRY main", drawing.unread()))
+
+
+def related_loop(kind: str, seed: int) -> str:
+    """Return the text of a program with a loop over carried arrays, rows of stacks read and written.
+
+    The loop's results are read by a few more steps.
+    """
+    random = Random(seed)
+    shapes = _related_shapes(random)
+    trips = random.choice((1, 2, 3, 4, 7))
+    carried, read, written, kept = ([random.choice(shapes) for _ in range(n)] for n in random.choice(_STATES))
+    carried[0] = shapes[0]
+    stacks = [(trips, *sizes) for sizes in (*read, *written)]
+    state = [*carried, *stacks, *kept]
+    shape = f"(s32[], {', '.join(f'{kind}[{_listed(sizes)}]' for sizes in state)})"
+    body = _Drawing(kind, random, shapes, "b", ("i", "back", "next"))
+    body.lines = [f"  s = {shape} parameter(0)", "  i = s32[] get-tuple-element(s), index=0"]
+    body.lines += ["  one = s32[] constant(1)", "  nil = s32[] constant(0)", "  next = s32[] add(i, one)"]
+    body.lines += [f"  last = s32[] constant({trips - 1})", "  back = s32[] subtract(last, i)"]
+    at = random.choice(("i", "i", "back"))
+    elements = [body.emit(sizes, f"get-tuple-element(s), index={n}") for n, sizes in enumerate(state, 1)]
+    body.values = [*elements[: len(carried)], *elements[len(carried) + len(stacks) :]]
+    zeros = {sizes: ", nil" * len(sizes) for sizes in shapes}
+    for sizes, stack in zip(read, elements[len(carried) :], strict=False):
+        slice = f"dynamic-slice({stack.name}, {at}{zeros[sizes]}), dynamic_slice_sizes={{1,{_listed(sizes)}}}"
+        row = body.emit((1, *sizes), slice)
+        body.keep(sizes, f"reshape({row.name})")
+    body.take_steps(random.choice((3, 6, 10, 16)))
+    following = [body.next_of(element) for element in elements[: len(carried)]]
+    following += elements[len(carried) : len(carried) + len(read)]
+    for sizes, stack in zip(written, elements[len(carried) + len(read) :], strict=False):
+        value = body.draw(lambda own, sizes=sizes: own == sizes)
+        row = body.emit((1, *sizes), f"reshape({value.name})") if value else None
+        update = f"dynamic-update-slice({stack.name}, {row.name}, {at}{zeros[sizes]})" if row else ""
+        following.append(body.emit(stack.sizes, update) if row else stack)
+    following += elements[len(carried) + len(stacks) :]
+    body.lines.append(f"  ROOT r = {shape} tuple(next, {', '.join(v.name for v in following)})")
+    step = "\n".join(["step {", *body.lines, "}\n"])
+    more = f"more {{\n  t = {shape} parameter(0)\n  j = s32[] get-tuple-element(t), index=0\n"
+    more += f"  n = s32[] constant({trips})\n  ROOT l = pred[] compare(j, n), direction=LT\n}}\n"
+    entry = _Drawing(kind, random, shapes)
+    initial = [entry.keep(sizes, f"parameter({n})") for n, sizes in enumerate(state)]
+    entry.lines.append("  zero = s32[] constant(0)")
+    entry.lines.append(f"  start = {shape} tuple(zero, {', '.join(v.name for v in initial)})")
+    entry.lines.append(f"  loop = {shape} while(start), condition=more, body=step")
+    results = [entry.keep(sizes, f"get-tuple-element(loop), index={n}") for n, sizes in enumerate(state, 1)]
+    entry.take_steps(random.choice((0, 2, 5)))
+    changed = results[: len(carried)] + results[len(carried) + len(read) : len(carried) + len(stacks)]
+    return _module(kind, step + more + entry.computation("ENTRY main", [*changed, *entry.unread()]))
+
+
+def _related_shapes(random: Random) -> list[Sizes]:
+    rows, depth = random.choice(_SIZES), random.choice(_SIZES[:9])
+    columns = random.choice((rows, random.choice(_SIZES)))
+    shapes: list[Sizes] = [(rows, columns), (columns, rows), (rows,), (columns,)]
+    if rows * columns * depth < _MOST_ELEMENTS:
+        shapes += [(depth, rows, columns), (rows, depth, columns), (depth, columns, rows)]
+    return shapes
+
+
+def _module(kind: str, computations: str) -> str:
+    combiners = "".join(binary(opcode, kind, opcode) for opcode in _COMBINERS[kind])
+    return f"HloModule related\n{combiners}{computations}"
 
 
 class _Drawing:
-    def __init__(self, kind: str, random: Random) -> None:
-        self.kind, self.choose = kind, random.choice
+    def __init__(
+        self,
+        kind: str,
+        random: Random,
+        shapes: list[Sizes],
+        prefix: str = "v",
+        indices: Sequence[str] = (),
+    ) -> None:
+        self.indices = indices
+        self.kind, self.choose, self.shapes, self.prefix = kind, random.choice, shapes, prefix
         self.lines: list[str] = []
         self.values: list[Value] = []
         self.read: set[str] = set()
-        rows, depth = self.choose(_SIZES), self.choose(_SIZES[:9])
-        columns = self.choose((rows, self.choose(_SIZES)))
-        self.shapes: list[Sizes] = [(rows, columns), (columns, rows), (rows,), (columns,)]
-        if rows * columns * depth < _MOST_ELEMENTS:
-            self.shapes += [(depth, rows, columns), (rows, depth, columns), (depth, columns, rows)]
-        for number in range(3):
-            sizes = self.choose(self.shapes) if number else self.shapes[0]
-            self.keep(sizes, f"parameter({number})")
-        steps: Sequence[Callable[[], None]] = (
+        self.steps: Sequence[Callable[[], None]] = (
             *(self.unary, self.select, self.broadcast, self.transpose, self.shift, self.reverse),
-            *(self.reshape, self.iota, self.line, self.dot, self.stack),
+            *(self.reshape, self.iota, self.line, self.line_at, self.update_at, self.dot, self.stack),
             *(self.binary, self.combine, self.reduce, self.normalize) * 2,
         )
-        for _ in range(self.choose((6, 10, 16, 24))):
-            self.choose(steps)()
 
-    def text(self) -> str:
-        unread = [v for v in self.values if v.name not in self.read]
-        results = list(dict.fromkeys([*unread, self.choose(self.values)]))
+    def take_steps(self, count: int) -> None:
+        for _ in range(count):
+            self.choose(self.steps)()
+
+    def unread(self) -> list[Value]:
+        """Return the values that nothing reads, and one more."""
+        return [*(v for v in self.values if v.name not in self.read), self.choose(self.values)]
+
+    def computation(self, name: str, results: Sequence[Value]) -> str:
+        results = list(dict.fromkeys(results))
         shapes = ", ".join(self.shape(v.sizes) for v in results)
         root = f"  ROOT r = ({shapes}) tuple({', '.join(v.name for v in results)})"
-        combiners = "".join(binary(opcode, self.kind, opcode) for opcode in _COMBINERS[self.kind])
-        return "\n".join(["HloModule related", combiners, "ENTRY main {", *self.lines, root, "}\n"])
+        return "\n".join([f"{name} {{", *self.lines, root, "}\n"])
+
+    def next_of(self, element: Value) -> Value:
+        """Return a value for the next iteration; of floats one that stays small."""
+        value = self.like(element)
+        if self.choose((True, False)):
+            value = self.emit(element.sizes, f"add({value.name}, {element.name})")
+        return self.emit(element.sizes, f"tanh({value.name})") if self.kind == "f32" else value
 
     def shape(self, sizes: Sizes) -> str:
-        return f"{self.kind}[{','.join(map(str, sizes))}]"
+        return f"{self.kind}[{_listed(sizes)}]"
 
     def emit(self, sizes: Sizes, operation: str, kind: str = "") -> Value:
         """Add an instruction that only the current step reads."""
-        value = Value(f"v{len(self.lines)}", sizes)
+        value = Value(f"{self.prefix}{len(self.lines)}", sizes)
         shape = self.shape(sizes).replace(self.kind, kind or self.kind)
         self.lines.append(f"  {value.name} = {shape} {operation}")
         return value
@@ -221,6 +303,29 @@ class _Drawing:
         line = self.keep(tuple(x.sizes[n] for n in others), f"reshape({line.name})")
         self.keep(x.sizes, f"broadcast({line.name}), dimensions={_braces(others)}")
 
+    def line_at(self) -> None:
+        """Broadcast a line at a dynamic index."""
+        x = self.matrix()
+        d = self.choose(range(len(x.sizes)))
+        starts, sizes = self.starts(x, d), (*x.sizes[:d], 1, *x.sizes[d + 1 :])
+        line = self.emit(sizes, f"dynamic-slice({x.name}, {starts}), dynamic_slice_sizes={_braces(sizes)}")
+        others = [n for n in range(len(x.sizes)) if n != d]
+        line = self.keep(tuple(x.sizes[n] for n in others), f"reshape({line.name})")
+        self.keep(x.sizes, f"broadcast({line.name}), dimensions={_braces(others)}")
+
+    def update_at(self) -> None:
+        """Update a line of an array by a line of another one, or a few lines."""
+        x = self.array()
+        d = self.choose(range(len(x.sizes)))
+        part = self.part(self.like(x), d, 0, self.choose((1, min(2, x.sizes[d]))))
+        self.keep(x.sizes, f"dynamic-update-slice({x.name}, {part.name}, {self.starts(x, d)})")
+
+    def starts(self, x: Value, d: int) -> str:
+        """Return the start indices of a line, which may be out of bounds."""
+        zero, several = (self.emit((), f"constant({n})", "s32").name for n in (0, self.choose((1, 7, -3))))
+        at = self.choose((several, *self.indices))
+        return ", ".join(at if n == d else zero for n in range(len(x.sizes)))
+
     def dot(self) -> None:
         """Multiply matrices; the sign of a sum of zeros is a choice, which no result shows."""
         x = self.draw(lambda sizes: len(sizes) == 2)
@@ -251,4 +356,8 @@ def _embeddings(sizes: Sizes, target: Sizes) -> list[Sizes]:
 
 
 def _braces(items: Sequence[object]) -> str:
-    return f"{{{','.join(map(str, items))}}}"
+    return f"{{{_listed(items)}}}"
+
+
+def _listed(items: Sequence[object]) -> str:
+    return ",".join(map(str, items))

@@ -92,6 +92,13 @@ ELEMENTWISE = {
         "z = s32[] constant(0)\n  cut = f32[1,37] dynamic-slice(rows, i, z), dynamic_slice_sizes={1,37}\n"
         "  row = f32[37] reshape(cut)\n  x1 = f32[37] add(x, row)",
     ),
+    "a rotated row for every turn": (
+        "x:s32[37] rows:s32[7,37]",
+        "z = s32[] constant(0)\n  cut = s32[1,37] dynamic-slice(rows, i, z), dynamic_slice_sizes={1,37}\n"
+        "  row = s32[37] reshape(cut)\n  last = s32[1] slice(row), slice={[36:37]}\n"
+        "  rest = s32[36] slice(row), slice={[0:36]}\n"
+        "  turned = s32[37] concatenate(last, rest), dimensions={0}\n  x1 = s32[37] add(x, turned)",
+    ),
     "a vector for all rows": (
         "x:f32[9,37] v:f32[37]",
         "b = f32[9,37] broadcast(v), dimensions={1}\n  x1 = f32[9,37] multiply(x, b)",

@@ -191,6 +191,19 @@ def test_dots_of_a_result_that_others_use_are_chains_of_their_own() -> None:
     agree(text, draw(RNG, "f32[64,9,64]"), rounded=True)
 
 
+def test_a_dot_that_only_terms_of_zero_read_is_no_chain() -> None:
+    text = """
+        x = s32[64,16] parameter(0)
+        zero = s32[] constant(0)
+        c = s32[16,64] broadcast(zero), dimensions={}
+        first = s32[64,64] dot(x, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        size = s32[64,64] abs(first)
+        d = s32[64,16] broadcast(zero), dimensions={}
+        ROOT r = s32[64,16] dot(size, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    assert not opcodes(rewritten(parse(text)))["dot"]
+    agree(text, draw(RNG, "s32[64,16]"))
+
+
 @pytest.mark.parametrize("operands", ["x, c", "c, x"])
 def test_constants_may_have_several_dimensions_of_columns(operands: str) -> None:
     text = f"""

@@ -191,8 +191,11 @@ class Elements(EmittedIndexing):
         return view.strides is None if view is not None else None
 
     def know(self, instruction: HloInstruction, indices: Indices, value: Element) -> None:
-        """Use a value computed elsewhere as the element of an instruction at an index, in this scope."""
-        self.scopes[-1].elements[instruction, indices, self.mask] = value
+        """Use a value computed elsewhere as the element of an instruction at an index, in this scope.
+
+        Elements that are read under a condition, such as those of a concatenation, find it too.
+        """
+        self.scopes[-1].elements[instruction, indices, None] = value
 
     def stand_for(self, instruction: HloInstruction, other: HloInstruction) -> None:
         """Alias an instruction to another one: from now on their elements are the same."""

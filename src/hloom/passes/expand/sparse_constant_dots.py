@@ -210,10 +210,10 @@ class Chain:
 
 
 def _chains(computation: HloComputation, factors: Mapping[HloInstruction, SparseFactor]) -> Iterator[Chain]:
-    """Yield the longest chains of dots, the last ones first."""
+    """Yield the longest chains of dots, the last ones first, without those that rewriting has removed."""
     done: set[HloInstruction] = set()
     for last in computation.post_order()[::-1] if factors else ():
-        if last in factors and last not in done:
+        if last in factors and last not in done and last.parent is computation:
             dots = _dots_until(last, factors)
             done.update(dots)
             yield Chain(factors[dots[0]].x, dots + _moves_after(last), factors)
