@@ -88,6 +88,28 @@ def test_long(kind: str) -> None:
     check(kind, "c64", (), (10000,))
 
 
+@pytest.mark.parametrize("kind", ["FFT", "IFFT"])
+@pytest.mark.parametrize(
+    ("batch", "lengths"),
+    [
+        *[((), (n,)) for n in (64, 66, 1001, 1369, 1536, 6561, 44100, 1 << 15)],
+        *[(batch, (n,)) for batch in ((2,), (3, 7)) for n in (700, 2002, 5000)],
+        *[((2,), lengths) for lengths in ((3, 750), (600, 5), (2, 3, 900))],
+    ],
+)
+def test_two_steps(kind: str, batch: tuple[int, ...], lengths: tuple[int, ...]) -> None:
+    """Columns of the first step, and lengths of either, may be no multiples of the lanes."""
+    check(kind, "c64", batch, lengths)
+    check(kind, "c128", batch, lengths)
+
+
+def test_few_long_transforms_are_shared_by_threads() -> None:
+    text, x = fft("FFT", "c64", (), (1 << 17,))
+    kernels = [call.kernel for call in compiled(text).program.calls if call.kernel]
+    assert [kernel.trips for kernel in kernels] == [32, 16]
+    agree(text, x, rounded=True)
+
+
 def test_long_columns_and_rows_need_scratch_memory() -> None:
     for kind, lengths in (("FFT", (40000, 3)), ("RFFT", (2, 80000)), ("IRFFT", (40000, 2))):
         text, _ = fft(kind, "c64", (), lengths)

@@ -25,6 +25,14 @@ STACK_BYTES: Final = 1 << 20
 SLOTS: Final = 16
 LEAST_PAIRED: Final = 8
 """Length from which a real signal is transformed as pairs."""
+LEAST_LONG: Final = 600
+"""Length from which transforms take two steps if the lanes of vectors cannot be elements of one."""
+LEAST_OF_FEW: Final = 64
+"""The same for transforms that are at most a quarter of the lanes."""
+LEAST_BYTES: Final = 1 << 21
+"""Size from which transforms take two steps although lanes may be their elements."""
+LEAST_BYTES_ALONE: Final = 1 << 18
+"""The same for one transform: threads share the steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,8 @@ class AxisTransform:
             of neighbors of this signal.
         target: how the result represents its elements, one of the same names.
         vector_bytes: bytes of a vector.
+        whole: the length of a transform of which these are one of two steps; 0 for whole transforms.
+        is_first: whether these are the first step: results are multiplied by rotations and transposed.
     """
 
     part: Type
@@ -53,6 +63,8 @@ class AxisTransform:
     source: str = "complex"
     target: str = "complex"
     vector_bytes: int = 64
+    whole: int = 0
+    is_first: bool = False
 
     @property
     def lanes(self) -> int:
@@ -103,7 +115,29 @@ def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
         target = "half" if last and kind == "RFFT" else "real" if last and kind == "IRFFT" else "complex"
         axis = AxisTransform(part, length, outer, inner, kind[0] == "I", source, target, vector_bytes)
         axes.append(_of_pairs(axis))
-    return axes if kind == "IRFFT" else axes[::-1]
+    return axes if kind == "IRFFT" else [*_steps(axes[-1]), *axes[-2::-1]]
+
+
+def _steps(axis: AxisTransform) -> list[AxisTransform]:
+    """Return the two steps of transforms if they are complex, along rows, and long; else the transforms."""
+    if axis.inner > 1 or not axis.source == axis.target == "complex":
+        return [axis]
+    if axis.within:
+        least = (LEAST_BYTES if axis.outer > 1 else LEAST_BYTES_ALONE) // (2 * axis.part.size)
+    else:
+        least = LEAST_LONG if 4 * axis.outer > axis.lanes else LEAST_OF_FEW
+    if axis.length < least:
+        return [axis]
+    divisors = [n for n in range(2, math.isqrt(axis.length) + 1) if axis.length % n == 0]
+    divisors += [axis.length // n for n in divisors]
+    if not divisors:
+        return [axis]
+    first = min(divisors, key=lambda n: (n % axis.lanes > 0, abs(math.log(n * n / axis.length))))
+    second, whole = axis.length // first, axis.length
+    return [
+        replace(axis, length=first, inner=second, whole=whole, is_first=True),
+        replace(axis, length=second, inner=first, whole=whole),
+    ]
 
 
 def _of_pairs(axis: AxisTransform) -> AxisTransform:
@@ -123,9 +157,10 @@ def _of_pairs(axis: AxisTransform) -> AxisTransform:
 def scratch_array_count(axis: AxisTransform, passes: int) -> int:
     """Return the number of scratch arrays, at most two, that hold a transform between its ``passes``.
 
-    Computing the spectrum of a real signal from the transform of its pairs counts as one more pass.
+    Computing the spectrum of a real signal from the transform of its pairs counts as one more pass, and so do
+    the rotations after the first of two steps.
     """
-    return max(0, min(2, passes - 1 + (axis.target == "spectrum")))
+    return max(0, min(2, passes - 1 + (axis.target == "spectrum" or axis.is_first)))
 
 
 def within_bytes(axis: AxisTransform) -> int:
