@@ -28,13 +28,13 @@ from hloom.passes.expand.scan_expander import ScanExpander, is_elementwise
 from hloom.passes.expand.sharding_remover import ShardingRemover
 from hloom.passes.expand.shuffle_expander import ShuffleExpander
 from hloom.passes.expand.single_result_tuples import SingleResultTuples
-from hloom.passes.expand.small_triangular_solves import SmallTriangularSolves
 from hloom.passes.expand.sparse_constant_dots import SparseConstantDots
 from hloom.passes.expand.stencil_convolutions import StencilConvolutions
 from hloom.passes.expand.stencil_windows import StencilWindows
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
 from hloom.passes.expand.topk_custom_calls import TopkCustomCalls
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
+from hloom.passes.expand.triangular_solve_custom_calls import TriangularSolveCustomCalls
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.facts import FLAT
 from hloom.passes.fusion.attention_fusion import AttentionFusion
@@ -131,7 +131,7 @@ EXPANSION: Final = Pipeline(
         SynchronousOperations(),
         CollectiveSimplifier(),
         TopkCustomCalls(),
-        SmallTriangularSolves(),
+        TriangularSolveCustomCalls(),
         TopkDecomposer(),
         RngExpander(),
         LinearAlgebraUpcaster(),

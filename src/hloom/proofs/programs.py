@@ -36,8 +36,8 @@ from hloom.operations.reduction import Map, Reduce
 from hloom.operations.sorting import Sort, TopK
 from hloom.operations.structure import GetDimensionSize, Parameter, SetDimensionSize
 from hloom.operations.window_reduction import ReduceWindow
-from hloom.passes.expand.small_triangular_solves import solve_of
 from hloom.passes.expand.topk_custom_calls import is_top_k
+from hloom.passes.expand.triangular_solve_custom_calls import solve_of
 from hloom.proofs import field
 from hloom.proofs.addressing import dynamic_slice, dynamic_update_slice, gather, scatter
 from hloom.proofs.algebra import Algebra, either, is_rounded

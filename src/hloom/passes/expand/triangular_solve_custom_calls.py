@@ -1,4 +1,4 @@
-"""small-triangular-solves: solve small systems of LAPACK's custom calls by triangular-solve."""
+"""triangular-solve-custom-calls: solve triangular systems of LAPACK's custom calls by triangular-solve."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from hloom.operations.linear_algebra import TriangularSolve
 from hloom.passes.op_expander import OpExpander
 from hloom.passes.writing import Writer
 
-SMALL: Final = 4
-"""Unknowns up to which the kernel of triangular-solve takes less time than calls of a library."""
-SMALL_VECTORS: Final = 8
-"""The same for systems with one right-hand side."""
+MOST_BYTES: Final = 1 << 24
+"""Bytes of matrices up to which the kernel of triangular-solve takes less time than calls of a library."""
 _TRANSPOSES: Final = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
 
 
-class SmallTriangularSolves(OpExpander, name="small-triangular-solves", of=CustomCall, mandatory=True):
-    """``custom-call(a, b)`` of the target ``lapack_?trsm_ffi`` → ``triangular-solve(a, b)`` if a is small."""
+class TriangularSolveCustomCalls(
+    OpExpander, name="triangular-solve-custom-calls", of=CustomCall, mandatory=True
+):
+    """``custom-call(a, b)`` of target ``lapack_?trsm_ffi`` → ``triangular-solve(a, b)`` unless a is large."""
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
         solve = solve_of(i)
-        return None if solve is None or not _is_small(i) else w.op(solve, *i.operands)
+        return None if solve is None or not _is_fast(i) else w.op(solve, *i.operands)
 
 
 def solve_of(i: HloInstruction) -> TriangularSolve | None:
@@ -48,7 +48,8 @@ def solve_of(i: HloInstruction) -> TriangularSolve | None:
     )
 
 
-def _is_small(i: HloInstruction) -> bool:
-    """Return whether a system is so small that the kernel takes less time than the call."""
-    unknowns, elements = i.operands[0].shape.dimensions[-1], i.shape.dimensions[-2] * i.shape.dimensions[-1]
-    return 0 < unknowns <= (SMALL_VECTORS if elements == unknowns else SMALL)
+def _is_fast(i: HloInstruction) -> bool:
+    """Return whether the kernel takes less time than the call."""
+    *_, unknowns = i.operands[0].shape.dimensions
+    matrix = unknowns * unknowns * i.operands[0].shape.element_type.bits // 8
+    return 0 < matrix <= MOST_BYTES
