@@ -152,6 +152,22 @@ ENTRY main {
     assert all(i.shape.element_count <= 64 for i in entry if i.shape.is_array)
 
 
+@pytest.mark.parametrize("appended, fusions", [(1, 1), (9, 2)])
+def test_few_elements_are_appended_in_the_loop_that_reads_them(appended: int, fusions: int) -> None:
+    """An array extended by many elements of another one is stored before it is read."""
+    entry, _ = fused(f"""HloModule differences
+ENTRY main {{
+  x = f32[40,40] parameter(0)
+  y = f32[40,{appended}] parameter(1)
+  long = f32[40,{40 + appended}] concatenate(x, y), dimensions={{1}}
+  after = f32[40,{39 + appended}] slice(long), slice={{[0:40],[1:{40 + appended}]}}
+  before = f32[40,{39 + appended}] slice(long), slice={{[0:40],[0:{39 + appended}]}}
+  ROOT r = f32[40,{39 + appended}] subtract(after, before)
+}}
+""")
+    assert sum(i.opcode == "fusion" for i in entry) + sum(i.opcode == "concatenate" for i in entry) == fusions
+
+
 @pytest.mark.parametrize("kind, kernels", [("u8", 2), ("s16", 2), ("s32", 1)])
 def test_narrow_rows_of_bytes_are_padded_in_memory(kind: str, kernels: int) -> None:
     """Processors gather words, but neither bytes nor halves of words."""

@@ -266,6 +266,23 @@ EXAMPLES = {
                 f"r = T[4,2] {opcode}(a, b)", ("f32", "s8", "c64"))
         for opcode in ("add", "subtract", "multiply")
     ],
+    "elementwise_of_stack": [
+        *(Example("x: T[2,40], y: T[3,40], z: T[5,40]",
+                  f"a = T[5,40] concatenate(x, y), dimensions={{0}}; "
+                  f"r = T[5,40] {opcode}(a, z)", ("f32", "s8"))
+          for opcode in ("add", "subtract", "divide", "maximum")),
+        Example("x: T[1,64], y: T[1,64], u: T[1,64], v: T[1,64]",
+                "a = T[2,64] concatenate(x, y), dimensions={0}; "
+                "b = T[2,64] concatenate(u, v), dimensions={0}; "
+                "r = T[2,64] multiply(a, b)", ("f32", "s8")),
+        Example("x: T[1,64], y: T[1,64], v: T[64], n: T[]",
+                "a = T[2,64] concatenate(x, y), dimensions={0}; c = T[2,64] broadcast(v), dimensions={1}; "
+                "d = T[2,64] broadcast(n), dimensions={}; e = T[2,64] minimum(c, d); "
+                "r = T[2,64] subtract(e, a)",
+                ("f32", "s8")),
+        *(Example("x: T[9,64], y: T[5,64]", f"a = T[14,64] concatenate(x, y), dimensions={{0}}; "
+                  f"r = T[14,64] {opcode}(a)", ("f32", "s8")) for opcode in ("negate", "abs")),
+    ],
     "concatenate_of_one_number": [
         Example("x: T[3,2], v: T[]", "b = T[4,2] broadcast(v), dimensions={}; r = T[7,2] concatenate(b, x), "
                 "dimensions={0}", ANYTHING),
@@ -344,6 +361,22 @@ REFUSED = {
                 "b = f32[4] concatenate(y, x), dimensions={0}; r = f32[4] add(a, b)"),
         Example("x: f32[3], y: f32[1], v: f32[]", "a = f32[4] concatenate(x, y), dimensions={0}; "
                 "b = f32[4] broadcast(v), dimensions={}; r = f32[4] multiply(a, b)"),
+        Example("x: f32[4]", "s = f32[3] slice(x), slice={[1:4]}; t = f32[1] slice(x), slice={[0:1]}; "
+                "a = f32[4] concatenate(s, t), dimensions={0}; r = f32[4] multiply(a, a)"),
+    ],
+    "elementwise_of_stack": [
+        Example("x: f32[2,64], y: f32[2,64], z: f32[2,128]",
+                "a = f32[2,128] concatenate(x, y), dimensions={1}; r = f32[2,128] add(a, z)"),
+        Example("x: f32[1,8], y: f32[1,8], z: f32[2,8]",
+                "a = f32[2,8] concatenate(x, y), dimensions={0}; r = f32[2,8] add(a, z)"),
+        Example("x: f32[9,64], z: f32[9,64]",
+                "b = f32[7,64] slice(x), slice={[2:9], [0:64]}; "
+                "c = f32[2,64] slice(x), slice={[0:2], [0:64]}; "
+                "a = f32[9,64] concatenate(b, c), dimensions={0}; r = f32[9,64] add(a, z)"),
+        Example("x: f32[1,64], y: f32[1,64], p: f32[2,8], q: f32[8,64]",
+                "a = f32[2,64] concatenate(x, y), dimensions={0}; "
+                "d = f32[2,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}; "
+                "r = f32[2,64] add(a, d)"),
     ],
     "concatenate_of_neighbours": [
         Example("x: f32[9]", "a = f32[3] slice(x), slice={[1:4]}; b = f32[2] slice(x), slice={[5:7]};"

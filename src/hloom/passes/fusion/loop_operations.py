@@ -14,13 +14,24 @@ from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Concatenate, slices_of_one
 from hloom.operations.structure import Constant, Iota
 
+_MOST_PARTS: Final = 3
 _FEW_READ: Final = 8
 """A broadcast reads few elements if it has this many for each element of its operand."""
 
 
 def extends(p: HloInstruction) -> bool:
-    """Return whether an instruction rotates an array along a dimension, or extends it by its own elements."""
-    return slices_of_one(p) is not None
+    """Return whether an instruction rotates an array along a dimension, or extends it by few elements."""
+    return slices_of_one(p) is not None or _has_borders(p)
+
+
+def _has_borders(p: HloInstruction) -> bool:
+    """Return whether an instruction joins an array and few elements before or after it."""
+    if not isinstance(p.operation, Concatenate) or not 1 < len(p.operands) <= _MOST_PARTS:
+        return False
+    if not p.shape.is_static:
+        return False
+    largest = max(o.shape.element_count for o in p.operands)
+    return (p.shape.element_count - largest) * _FEW_READ <= p.shape.element_count
 
 
 def _rearranges(p: HloInstruction) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from hloom.analysis.instructions import splat
+from hloom.analysis.instructions import operation_of, splat
 from hloom.analysis.values import uniform
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
@@ -12,6 +13,9 @@ from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.arithmetic import (
     Add,
     And,
+    Divide,
+    Maximum,
+    Minimum,
     Multiply,
     ShiftLeft,
     ShiftRightArithmetic,
@@ -19,8 +23,19 @@ from hloom.operations.arithmetic import (
     Subtract,
 )
 from hloom.operations.conversion import BitcastConvert, Convert
-from hloom.operations.movement import Broadcast, Concatenate, Pad, Slice, Transpose
+from hloom.operations.movement import (
+    Broadcast,
+    Concatenate,
+    Pad,
+    Slice,
+    Transpose,
+    range_slice,
+    slices_of_one,
+)
+from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
+from hloom.operations.structure import GetTupleElement, Parameter
+from hloom.operations.unary import Abs, Negate
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.slicing import is_short
 from hloom.passes.writing import Writer
@@ -295,7 +310,7 @@ def elementwise_of_concatenates(
 def _has_few_parts(joined: HloInstruction) -> bool:
     moves = Slice, Transpose
     is_computed_with = all(u.operation.elementwise or isinstance(u.operation, moves) for u in joined.users)
-    few = len(joined.operands) <= _MOST_PARTS
+    few = len(joined.operands) <= _MOST_PARTS and slices_of_one(joined) is None
     return few and is_computed_with and uniform(joined) and not joined.is_root
 
 
@@ -303,3 +318,68 @@ def _joins(x: HloInstruction) -> bool:
     """Return whether an array is a concatenation, or one with a scalar."""
     operands = x.operands if x.operation.elementwise else ()
     return any(isinstance(o.operation, Concatenate) for o in (x, *operands))
+
+
+_LEAST_PART: Final = 64
+"""Fewest elements of a part that a loop of its own computes."""
+
+
+@RULES.rewrites(Add, Subtract, Multiply, Divide, Maximum, Minimum, Negate, Abs)
+def elementwise_of_stack(i: HloInstruction, operation: Operation) -> HloInstruction | None:
+    """``f(concatenate(x, y), z)`` → ``concatenate(f(x, z[0]), f(y, z[1]))`` along the first dimension.
+
+    Loops of the parts compute and store f(x, z[0]) and f(y, z[1]) in their places; otherwise one loop would
+    store the concatenation, and another one read it.
+    """
+    joined = [o for o in i.operands if isinstance(o.operation, Concatenate)]
+    if not joined or not is_short(i) or not uniform(i) or not all(map(_is_stack, joined)):
+        return None
+    first = joined[0]
+    sizes = [part.shape.dimensions for part in first.operands]
+    alike = [
+        o.operation == first.operation and [p.shape.dimensions for p in o.operands] == sizes for o in joined
+    ]
+    if not all(alike) or not all(o in joined or _is_read_in_parts(o) for o in i.operands):
+        return None
+    (d,) = operation_of(first, Concatenate).dimensions
+    w, results, start = Writer(i), list[HloInstruction](), 0
+    for number, part in enumerate(sizes):
+        operands = [
+            o.operands[number] if o in joined else _part(w, o, d, start, start + part[d]) for o in i.operands
+        ]
+        results.append(w.op(operation, *operands))
+        start += part[d]
+    return w.op(first.operation, *results)
+
+
+def _is_stack(x: HloInstruction) -> bool:
+    """Return whether an array joins few large parts, each contiguous in it, and is computed with alone."""
+    (d,) = operation_of(x, Concatenate).dimensions
+    is_contiguous = math.prod(x.shape.dimensions[:d]) == 1 and x.shape.is_static and uniform(x)
+    if not is_contiguous or not 1 < len(x.operands) <= _MOST_PARTS or slices_of_one(x) is not None:
+        return False
+    is_large = all(part.shape.element_count >= _LEAST_PART for part in x.operands)
+    return is_large and not x.is_root and all(_reads_parts(user, d) for user in x.users)
+
+
+def _reads_parts(user: HloInstruction, d: int) -> bool:
+    """Return whether an instruction can read the parts of a concatenation along dimension ``d``."""
+    sums_up = isinstance(user.operation, Reduce) and user.operation.dimensions == (d,)
+    return user.operation.elementwise or sums_up or isinstance(user.operation, Slice)
+
+
+def _is_read_in_parts(z: HloInstruction) -> bool:
+    """Return whether parts of an operand cost no more than the whole."""
+    return z.operation.elementwise or isinstance(z.operation, Broadcast | Parameter | GetTupleElement)
+
+
+def _part(w: Writer, z: HloInstruction, d: int, start: int, limit: int) -> HloInstruction:
+    """Return a range of an operand, of which the parts are computed if nothing else reads it."""
+    if isinstance(z.operation, Broadcast) and d not in z.operation.dimensions:
+        sizes = z.shape.dimensions
+        return w.broadcast(
+            z.operands[0], (*sizes[:d], limit - start, *sizes[d + 1 :]), z.operation.dimensions
+        )
+    if z.operation.elementwise and z.operands and len(z.users) == 1 and not z.is_root and uniform(z):
+        return w.op(z.operation, *(_part(w, o, d, start, limit) for o in z.operands))
+    return w.op(range_slice(z, d, start, limit), z)
