@@ -88,7 +88,7 @@ def test_long(kind: str) -> None:
     check(kind, "c64", (), (10000,))
 
 
-@pytest.mark.parametrize("kind", ["FFT", "IFFT"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("batch", "lengths"),
     [
@@ -111,7 +111,7 @@ def test_few_long_transforms_are_shared_by_threads() -> None:
 
 
 def test_long_columns_and_rows_need_scratch_memory() -> None:
-    for kind, lengths in (("FFT", (40000, 3)), ("RFFT", (2, 80000)), ("IRFFT", (40000, 2))):
+    for kind, lengths in (("FFT", (40000, 3)), ("RFFT", (2, 59049)), ("IRFFT", (40000, 2))):
         text, _ = fft(kind, "c64", (), lengths)
         assert compiled(text).program.temp_bytes > STACK_BYTES
         check(kind, "c64", (), lengths)

@@ -53,6 +53,7 @@ class AxisTransform:
         vector_bytes: bytes of a vector.
         whole: the length of a transform of which these are one of two steps; 0 for whole transforms.
         is_first: whether these are the first step: results are multiplied by rotations and transposed.
+        converts: whether this is no transform, but the step between those of pairs and spectra.
     """
 
     part: Type
@@ -65,6 +66,7 @@ class AxisTransform:
     vector_bytes: int = 64
     whole: int = 0
     is_first: bool = False
+    converts: bool = False
 
     @property
     def lanes(self) -> int:
@@ -115,12 +117,17 @@ def axes_of(i: HloInstruction, machine: Target) -> list[AxisTransform]:
         target = "half" if last and kind == "RFFT" else "real" if last and kind == "IRFFT" else "complex"
         axis = AxisTransform(part, length, outer, inner, kind[0] == "I", source, target, vector_bytes)
         axes.append(_of_pairs(axis))
-    return axes if kind == "IRFFT" else [*_steps(axes[-1]), *axes[-2::-1]]
+    if kind == "IRFFT":
+        return [*axes[:-1], *_steps(axes[-1])]
+    return [*_steps(axes[-1]), *axes[-2::-1]]
 
 
 def _steps(axis: AxisTransform) -> list[AxisTransform]:
-    """Return the two steps of transforms if they are complex, along rows, and long; else the transforms."""
-    if axis.inner > 1 or not axis.source == axis.target == "complex":
+    """Return the steps of transforms along rows if they are long; else the transforms.
+
+    These are columns, columns again, and after or before them the conversion to spectra or from them.
+    """
+    if axis.inner > 1 or {axis.source, axis.target} - {"complex", "spectrum"}:
         return [axis]
     if axis.within:
         least = (LEAST_BYTES if axis.outer > 1 else LEAST_BYTES_ALONE) // (2 * axis.part.size)
@@ -134,10 +141,14 @@ def _steps(axis: AxisTransform) -> list[AxisTransform]:
         return [axis]
     first = min(divisors, key=lambda n: (n % axis.lanes > 0, abs(math.log(n * n / axis.length))))
     second, whole = axis.length // first, axis.length
-    return [
-        replace(axis, length=first, inner=second, whole=whole, is_first=True),
-        replace(axis, length=second, inner=first, whole=whole),
+    columns = replace(axis, source="complex", target="complex", whole=whole)
+    steps = [
+        replace(columns, length=first, inner=second, is_first=True),
+        replace(columns, length=second, inner=first),
     ]
+    conversion = [replace(axis, converts=True)]
+    before = conversion if axis.source == "spectrum" else []
+    return [*before, *steps, *(conversion if axis.target == "spectrum" else [])]
 
 
 def _of_pairs(axis: AxisTransform) -> AxisTransform:
