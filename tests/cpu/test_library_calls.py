@@ -301,7 +301,13 @@ def test_schur_forms(kind: str, sizes: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sizes", [*SQUARE, (1, 6, 6), (4, 1, 1), (9, 7, 7), (21, 4, 4), (8, 16, 16)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        *(*SQUARE, (1, 6, 6), (4, 1, 1), (9, 7, 7), (21, 4, 4), (8, 16, 16)),
+        *((1, 20, 20), (2, 32, 32), (3, 33, 33), (1, 41, 41)),
+    ],
+)
 @pytest.mark.parametrize("uplo", "LU")
 def test_cholesky(kind: str, sizes: tuple[int, int, int], uplo: str) -> None:
     """The other triangle stays as it was."""
@@ -318,6 +324,22 @@ def test_cholesky(kind: str, sizes: tuple[int, int, int], uplo: str) -> None:
     factor = np.tril(packed) if uplo == "L" else adjoint(np.triu(packed))
     agreement.within(product(factor, adjoint(factor)), a.astype(np.complex128), backward(a, factor, factor))
     assert not info.any()
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("uplo", "LU")
+@pytest.mark.parametrize("pivot", [-1.0, 0.0, np.nan])
+def test_cholesky_tells_the_first_pivot_that_is_not_positive(kind: str, uplo: str, pivot: float) -> None:
+    n = 37
+    places = [0, 3, 15, 16, 36]
+    a = np.array([np.eye(n)] * (len(places) + 1), KINDS[kind])
+    for number, place in enumerate(places):
+        a[number, place, place] = pivot
+    made = call("a", f"<T>[{len(a)},{n},{n}], s32[{len(a)}]", "potrf", f"uplo = {ord(uplo)} : ui8")
+    text = f"  a = <T>[{len(a)},{n},{n}] parameter(0)\n  c = {made}\n{elements('c', 2)}"
+    packed, info = run(kind, text, "o0, o1", a)
+    assert info.tolist() == [*(place + 1 for place in places), 0]
+    agreement.equal(packed[-1], a[-1])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.buffers.buffers import leaves
 from hloom.codegen.llvm import I32, I64, PTR, Value
 from hloom.codegen.target import Target
+from hloom.cpu.kernels.linear_algebra.cholesky import emit_large_matrices, factors_large_matrices
 from hloom.cpu.kernels.linear_algebra.library_calls import emit_library_call, workspace_bytes
 from hloom.cpu.kernels.linear_algebra.small_matrices import emit_small_matrices, factors_small_matrices
 from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
@@ -40,6 +41,8 @@ def _library_call(i: HloInstruction) -> LapackCall | None:
 
 def _workspace(i: HloInstruction, target: Target) -> int:
     call = _library_call(i)
+    if call is not None and factors_large_matrices(call):
+        return call.arrays[0].bytes
     return 0 if call is None or factors_small_matrices(call) else workspace_bytes(call)
 
 
@@ -53,6 +56,8 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     call = _library_call(i)
     if call is not None and factors_small_matrices(call):
         emit_small_matrices(program, i, call)
+    elif call is not None and factors_large_matrices(call):
+        emit_large_matrices(program, i, call)
     elif call is not None:
         emit_library_call(program, i, call)
     elif _addresses_arrays(i):

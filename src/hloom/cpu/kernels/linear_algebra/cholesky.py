@@ -32,6 +32,7 @@ from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.lapack.calls import LapackCall
 from hloom.operations.linear_algebra import Cholesky
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.element_type import ElementType
@@ -40,6 +41,10 @@ BLOCK: Final = 4
 """Rows of a block: the rank of an update."""
 SMALL: Final = 32
 """Rows up to which matrices are factored in lanes, or in scalars if there are few."""
+LEAST_ROWS: Final = 20
+"""Rows from which real matrices of LAPACK's calls are factored without the library."""
+MOST_BYTES: Final = 1 << 23
+"""Bytes of a matrix up to which they are: larger ones take the library's blocks."""
 
 
 @KERNELS.register("cholesky")
@@ -193,6 +198,41 @@ def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
     return LoopKernel(name, batch, 1, batch * n * n * n // 4)
 
 
+def factors_large_matrices(call: LapackCall) -> bool:
+    """Return whether `emit_large_matrices` emits code for a LAPACK call: Cholesky factors of real numbers."""
+    if call.routine not in ("spotrf", "dpotrf"):
+        return False
+    matrix = call.arrays[0]
+    return matrix.dimensions[0] >= LEAST_ROWS and matrix.bytes <= MOST_BYTES
+
+
+def emit_large_matrices(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
+    """Emit the call of a kernel that computes LAPACK's Cholesky factors of large real matrices."""
+    pointers = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
+    kind = i.operands[0].shape.element_type
+    kernel = program.shared(lambda name: _lapack_kernel(program.module, name, kind, call))
+    program.call(i, kernel, [*pointers, program.workspace(i)])
+
+
+def _lapack_kernel(module: Module, name: str, kind: ElementType, call: LapackCall) -> LoopKernel:
+    """Emit the kernel (a, factors, info, workspace, begin, end) of LAPACK's potrf for large real matrices.
+
+    A task factors the matrices begin <= n < end in the same workspace.
+    """
+    function = module.function(name, [PTR] * 4 + [I64, I64])
+    source, result, info, space, begin, end = function.parameters
+    n, element = call.arrays[0].dimensions[0], register_type(kind)
+    with function.loop(begin, end) as loop:
+        a, factor = (function.offset(base, loop.index * (n * n), element) for base in (source, result))
+        # Rows are LAPACK's columns, so that it gets the letter of the other triangle.
+        large = _Large(function, kind, n, call.arguments[0] == b"U", a, space)
+        large.factor()
+        large.keep(factor)
+        function.store(large.failed_at(), function.offset(info, loop.index, I32))
+    function.finish()
+    return LoopKernel(name, call.batch, call.batch, call.batch * n * n * n // 4)
+
+
 class _Large:
     """Emits the Cholesky factorization of one large real matrix, computed in the memory of the result."""
 
@@ -218,12 +258,7 @@ class _Large:
 
         The result is NaN throughout if the matrix is not positive definite.
         """
-        self.tiles(self.a, self.u, self.lower, zeroed=False)
-        full_rows, remainder = self.n // BLOCK * BLOCK, self.n % BLOCK
-        with self.f.loop(0, full_rows, BLOCK) as loop:
-            self.block(loop.index, BLOCK)
-        if remainder:
-            self.block(self.f.constant(I64, full_rows), remainder)
+        self.factor()
         last = self.f.load(self.type, self.at(self.u, self.n - 1, self.n - 1))
         with choose(self.f, last.compare("uno", 0.0)) as failed:
             with self.f.loop(0, self.n * self.n) as loop:
@@ -232,7 +267,47 @@ class _Large:
             failed.otherwise()
             self.tiles(self.u, self.u, self.lower, zeroed=True)
 
+    def factor(self) -> None:
+        """Emit the copy of the operand's triangle, and its factorization in the upper triangle."""
+        self.tiles(self.a, self.u, self.lower, zeroed=False)
+        full_rows, remainder = self.n // BLOCK * BLOCK, self.n % BLOCK
+        with self.f.loop(0, full_rows, BLOCK) as loop:
+            self.block(loop.index, BLOCK)
+        if remainder:
+            self.block(self.f.constant(I64, full_rows), remainder)
+
+    def failed_at(self) -> Value:
+        """Emit the number, from 1, of the first pivot that is not positive, as i32; 0 if all are.
+
+        The diagonal of the factor is NaN from this pivot on.
+        """
+        f = self.f
+        with f.loop(0, self.n, 1, [f.constant(I32, 0)]) as loop:
+            root = f.load(self.type, self.at(self.u, loop.index, loop.index))
+            loop.next(loop.values[0] + root.compare("ord", 0.0).cast("zext", I32))
+        (count,) = loop.values
+        return count.compare("eq", self.n).select(f.constant(I32, 0), count + 1)
+
     # -- triangles
+
+    def keep(self, target: Value) -> None:
+        """Emit a loop that stores the factor in its triangle, and the operand's elements in the other one.
+
+        The target may be the operand's memory.
+        """
+        size = self.lanes
+        with self.f.loop(0, self.n, size) as rows, self.f.loop(rows.index, self.n, size) as columns:
+            i, j = rows.index, columns.index
+            vectors = self.load_tile(self.u, i, j)
+            moved = transposed(vectors) if self.lower else vectors
+            here, there = ((j, i), (i, j)) if self.lower else ((i, j), (j, i))
+            others, given = self.load_tile(self.a, *there), self.load_tile(self.a, *here)
+            self.store_tile(target, *there, others)
+            beside = i.compare("ne", j).splat(size)
+            for k, vector in enumerate(moved):
+                lanes = [int(lane <= k if self.lower else lane >= k) for lane in range(size)]
+                moved[k] = (self.f.constant(I1.vector(size), lanes) | beside).select(vector, given[k])
+            self.store_tile(target, *here, moved)
 
     def tiles(self, source: Value, target: Value, swap: bool, *, zeroed: bool) -> None:
         """Emit a loop that copies a triangle of a matrix tile by tile, transposed if ``swap``.
