@@ -86,7 +86,11 @@ def product(*factors: Array) -> Array:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "sizes", [*SIZES, (1, 6, 6), (1, 2, 5), (4, 5, 5), (37, 4, 4), (19, 7, 3), (19, 3, 7), (9, 16, 16)]
+    "sizes",
+    [
+        *(*SIZES, (1, 6, 6), (1, 2, 5), (4, 5, 5), (37, 4, 4), (19, 7, 3), (19, 3, 7), (9, 16, 16)),
+        *((1, 10, 10), (3, 33, 33), (2, 64, 64), (1, 101, 101)),
+    ],
 )
 def test_lu(kind: str, sizes: tuple[int, int, int]) -> None:
     _, m, n = sizes
@@ -122,10 +126,28 @@ def test_lu_of_singular_and_unusual_matrices(kind: str) -> None:
     assert many[2].tolist() == [1, 2, 0, 0, 2, 1, 0, 0, 0]
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("n", [10, 37])
+def test_lu_chooses_the_first_of_equal_pivots(kind: str, n: int) -> None:
+    """Numbers are powers of two, so that all factors are exact."""
+    rng = np.random.default_rng(n)
+    powers = np.ldexp(1.0, rng.integers(-3, 3, (n, n)))
+    special = [
+        np.zeros((n, n)), np.ones((n, n)), np.eye(n)[::-1], powers * np.eye(n)[rng.permutation(n)],
+        powers * np.tri(n).T, np.diag(np.arange(n) % 3 - 1.0), np.kron([[1, 1], [1, -1]], np.eye(n))[:n, :n],
+    ]  # fmt: skip
+    a = np.array(special).astype(KINDS[kind])
+    for one, *got in zip(a, *lu(kind, a), strict=True):
+        wanted = evaluate(filled(kind, *lu_calls(one[None])), one[None])
+        for found, correct in zip(got, wanted, strict=True):
+            agreement.equal(found, correct[0])
+
+
 def test_lu_of_matrices_with_nan_ends() -> None:
-    a = np.full((5, 3, 3), np.nan, np.float32)
-    packed, pivots, _ = lu("f32", a)
-    assert np.isnan(packed).any(axis=(1, 2)).all() and ((pivots >= 1) & (pivots <= 3)).all()
+    for n in (3, 21):
+        a = np.full((5, n, n), np.nan, np.float32)
+        packed, pivots, _ = lu("f32", a)
+        assert np.isnan(packed).any(axis=(1, 2)).all() and ((pivots >= 1) & (pivots <= n)).all()
 
 
 def lu(kind: str, a: Array) -> Any:
@@ -400,7 +422,7 @@ def test_the_number_of_threads_is_restored() -> None:
         set_thread_count(before)
 
 
-@pytest.mark.parametrize(("n", "times"), [(8, 0), (200, 1)])
+@pytest.mark.parametrize(("n", "times"), [(8, 0), (1000, 0), (1001, 1)])
 def test_calls_of_large_matrices_hold_the_library_to_one_thread(n: int, times: int) -> None:
     made = call("x", f"f32[{n},{n}], s32[{n}], s32[]", "getrf").replace("<P>", "s")
     text = print_module(compiled(f"x = f32[{n},{n}] parameter(0)\n  ROOT r = {made}").program.module)

@@ -11,6 +11,7 @@ from hloom.codegen.llvm import I32, I64, PTR, Value
 from hloom.codegen.target import Target
 from hloom.cpu.kernels.linear_algebra.cholesky import emit_large_matrices, factors_large_matrices
 from hloom.cpu.kernels.linear_algebra.library_calls import emit_library_call, workspace_bytes
+from hloom.cpu.kernels.linear_algebra.lu import emit_lu, factors_rows
 from hloom.cpu.kernels.linear_algebra.small_matrices import emit_small_matrices, factors_small_matrices
 from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.host import emit_host_call
@@ -43,7 +44,8 @@ def _workspace(i: HloInstruction, target: Target) -> int:
     call = _library_call(i)
     if call is not None and factors_large_matrices(call):
         return call.arrays[0].bytes
-    return 0 if call is None or factors_small_matrices(call) else workspace_bytes(call)
+    is_library_call = call is not None and not factors_small_matrices(call) and not factors_rows(call)
+    return workspace_bytes(call) if call is not None and is_library_call else 0
 
 
 @KERNELS.register("custom-call", workspace=_workspace)
@@ -58,6 +60,8 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
         emit_small_matrices(program, i, call)
     elif call is not None and factors_large_matrices(call):
         emit_large_matrices(program, i, call)
+    elif call is not None and factors_rows(call):
+        emit_lu(program, i, call)
     elif call is not None:
         emit_library_call(program, i, call)
     elif _addresses_arrays(i):

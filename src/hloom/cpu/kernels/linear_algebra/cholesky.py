@@ -7,7 +7,6 @@ their rank-4 update from all rows below. The lower factor is u transposed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -23,11 +22,12 @@ from hloom.codegen.lane_algebra import (
     real_part,
     scatter,
 )
-from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_load, masked_store
 from hloom.codegen.llvm.structured import choose
 from hloom.codegen.loops import LoopKernel, lanes_text, loop_nest
 from hloom.codegen.types import Element, register_type, storage_bytes
+from hloom.cpu.kernels.linear_algebra.row_matrix import RowMatrix
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Variable
@@ -233,25 +233,12 @@ def _lapack_kernel(module: Module, name: str, kind: ElementType, call: LapackCal
     return LoopKernel(name, call.batch, call.batch, call.batch * n * n * n // 4)
 
 
-class _Large:
+class _Large(RowMatrix):
     """Emits the Cholesky factorization of one large real matrix, computed in the memory of the result."""
 
     def __init__(self, f: Function, kind: ElementType, n: int, lower: bool, a: Value, u: Value) -> None:
-        self.f, self.n, self.lower, self.a, self.u = f, n, lower, a, u
-        self.type: Type = register_type(kind)
-        self.lanes = 64 // self.type.size
-        self.wide = self.type.vector(self.lanes)
-
-    def at(self, base: Value, row: Value | int, column: Value | int) -> Value:
-        """Return the address of the element (row, column) of the matrix at ``base``."""
-        line = self.f.offset(base, row * self.n, self.type)
-        return self.f.offset(line, column, self.type)
-
-    def mask(self, limit: Value) -> Value:
-        """Emit the mask of the lanes whose index is less than ``limit``."""
-        f = self.f
-        numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
-        return numbers.compare("slt", limit.cast("trunc", I32).splat(self.lanes))
+        super().__init__(f, kind, n)
+        self.lower, self.a, self.u = lower, a, u
 
     def run(self) -> None:
         """Emit a Cholesky factorization: copy a triangle to the result, factor it, zero the other triangle.
@@ -451,27 +438,3 @@ class _Large:
                 self.store(total, self.at(self.u, i + c, j), mask)
 
         self.sweep(i & -self.lanes, columns)
-
-    def sweep(self, low: Value, body: Callable[[Value, Value | None], None]) -> None:
-        """Emit a loop that runs ``body(j, mask)`` for each vector of columns, from column ``low`` on.
-
-        The vector begins at column j. The mask is None, except for an incomplete last vector.
-        """
-        f = self.f
-        high = f.constant(I64, self.n)
-        full_end = low + ((high - low) & -self.lanes)
-        with f.loop(low, full_end, self.lanes) as loop:
-            body(loop.index, None)
-        with f.when(full_end.compare("slt", high)):
-            body(full_end, self.mask(high - full_end))
-
-    def load(self, pointer: Value, mask: Value | None) -> Value:
-        """Emit the load of a vector; lanes outside ``mask`` are not read. None stands for all lanes."""
-        return self.f.load(self.wide, pointer) if mask is None else masked_load(self.wide, pointer, mask)
-
-    def store(self, vector: Value, pointer: Value, mask: Value | None) -> None:
-        """Emit the store of a vector; lanes outside ``mask`` are not written. None stands for all lanes."""
-        if mask is None:
-            self.f.store(vector, pointer)
-        else:
-            masked_store(vector, pointer, mask)
