@@ -132,6 +132,7 @@ class _Drawing:
         self.steps: Sequence[Callable[[], None]] = (
             *(self.unary, self.select, self.broadcast, self.transpose, self.shift, self.reverse),
             *(self.reshape, self.iota, self.line, self.line_at, self.update_at, self.dot, self.stack),
+            *(self.append, self.append),
             *(self.binary, self.combine, self.reduce, self.normalize) * 2,
         )
 
@@ -273,6 +274,17 @@ class _Drawing:
             padding = "x".join(f"{count if n == d else 0}_0" for n in range(len(x.sizes)))
             one = self.emit((), "constant(1)")
             self.keep(x.sizes, f"pad({rest.name}, {one.name}), padding={padding}")
+
+    def append(self) -> None:
+        """Join an array and a line of another one, and take a difference, as ghost cells do."""
+        x = self.array()
+        d = self.choose(range(len(x.sizes)))
+        line = self.part(self.like(x), d, 0, 1)
+        longer = (*x.sizes[:d], x.sizes[d] + 1, *x.sizes[d + 1 :])
+        names = self.choose(((x.name, line.name), (line.name, x.name)))
+        long = self.emit(longer, f"concatenate({', '.join(names)}), dimensions={{{d}}}")
+        low, high = (self.part(long, d, start, start + x.sizes[d]) for start in (0, 1))
+        self.keep(x.sizes, f"subtract({high.name}, {low.name})")
 
     def part(self, x: Value, d: int, start: int, limit: int) -> Value:
         sizes = (*x.sizes[:d], limit - start, *x.sizes[d + 1 :])
