@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from hloom.analysis.instructions import operation_of
 from hloom.buffers.buffers import leaves
 from hloom.codegen.llvm import I32, I64, PTR, Value
 from hloom.codegen.target import Target
-from hloom.cpu.kernels.linear_algebra.cholesky import emit_large_matrices, factors_large_matrices
+from hloom.cpu.kernels.linear_algebra.cholesky import emit_cholesky_call, factors_by_cholesky
 from hloom.cpu.kernels.linear_algebra.library_calls import emit_library_call, workspace_bytes
-from hloom.cpu.kernels.linear_algebra.lu import emit_lu, factors_rows
+from hloom.cpu.kernels.linear_algebra.lu import emit_lu_call, factors_by_lu
 from hloom.cpu.kernels.linear_algebra.small_matrices import emit_small_matrices, factors_small_matrices
 from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.host import emit_host_call
@@ -26,6 +26,7 @@ from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
 _FOREIGN_FUNCTION: Final = "hloom_foreign"
+EmitCall: TypeAlias = Callable[[ProgramEmitter, HloInstruction, LapackCall], None]
 
 
 def _library_call(i: HloInstruction) -> LapackCall | None:
@@ -40,12 +41,27 @@ def _library_call(i: HloInstruction) -> LapackCall | None:
         return None
 
 
+_OWN_KERNELS: Final[list[tuple[Callable[[LapackCall], bool], EmitCall]]] = [
+    (factors_small_matrices, emit_small_matrices),
+    (factors_by_cholesky, emit_cholesky_call),
+    (factors_by_lu, emit_lu_call),
+]
+"""Kernels that compute calls of LAPACK without it, each after the test of whether it does."""
+
+
+def _emitter(call: LapackCall) -> EmitCall:
+    """Return what emits the code of a LAPACK call: one of our own kernels, else the library's call."""
+    return next((emit for computes, emit in _OWN_KERNELS if computes(call)), emit_library_call)
+
+
 def _workspace(i: HloInstruction, target: Target) -> int:
     call = _library_call(i)
-    if call is not None and factors_large_matrices(call):
+    if call is None:
+        return 0
+    emit = _emitter(call)
+    if emit is emit_cholesky_call:
         return call.arrays[0].bytes
-    is_library_call = call is not None and not factors_small_matrices(call) and not factors_rows(call)
-    return workspace_bytes(call) if call is not None and is_library_call else 0
+    return workspace_bytes(call) if emit is emit_library_call else 0
 
 
 @KERNELS.register("custom-call", workspace=_workspace)
@@ -56,14 +72,8 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     """
     i = plan.instruction
     call = _library_call(i)
-    if call is not None and factors_small_matrices(call):
-        emit_small_matrices(program, i, call)
-    elif call is not None and factors_large_matrices(call):
-        emit_large_matrices(program, i, call)
-    elif call is not None and factors_rows(call):
-        emit_lu(program, i, call)
-    elif call is not None:
-        emit_library_call(program, i, call)
+    if call is not None:
+        _emitter(call)(program, i, call)
     elif _addresses_arrays(i):
         _emit_foreign_call(program, i)
     else:

@@ -111,7 +111,7 @@ class LanesAcross(Transform):
         the quotient and of the remainder of k.
         """
         f, lanes, n, columns = self.f, self.lanes, self.n, self.axis.inner
-        coarse, fine = self.rotations("coarse", -(-n // COARSE), COARSE), self.rotations("fine", COARSE, 1)
+        coarse, fine = self.turns("coarse", -(-n // COARSE), COARSE), self.turns("fine", COARSE, 1)
         target = self.at(self.target, self.outer * (2 * n * columns))
         numbers, last = f.constant(I64.vector(lanes), list(range(lanes))), f.constant(I64, n - 1)
         with f.loop(0, n, lanes) as loop:
@@ -134,18 +134,14 @@ class LanesAcross(Transform):
                     address = self.at(target, (column * n + start) * 2)
                     masked_store(real[lane].interleave(imaginary[lane]), address, both)
 
-    def rotations(self, kind: str, count: int, step: int) -> Value:
-        """Return the address of a constant table of exp(-2 pi i step k j / whole), for k < count.
+    def turns(self, kind: str, count: int, step: int) -> Value:
+        """Return the address of a table of exp(-2 pi i step k j / whole), k < count; see `rotations`.
 
-        Its indices are k, part and column j, with room for the lanes beyond the last column.
+        Columns j have room for the lanes beyond the last column.
         """
-        dtype = np.float32 if self.part is F32 else np.float64
         columns, whole = -(-self.axis.inner // self.lanes) * self.lanes, self.axis.whole
         turns: Array = np.arange(count)[:, None] * step * np.arange(columns)[None, :] % whole
-        angle: Array = -2 * np.pi * turns / whole
-        name = f"{kind}_rotations_{self.part.suffix}_{whole}_{self.n}_{columns}"
-        self.module.constant_bytes(name, np.stack([np.cos(angle), np.sin(angle)], 1).astype(dtype).tobytes())
-        return self.f.address(name)
+        return self.rotations(f"{kind}_rotations_{whole}_{self.n}_{columns}", -2 * np.pi * turns / whole)
 
     def rotation(self, table: Value, k: Value) -> Pair:
         """Emit the load of the rotations of element k in the lanes' columns."""

@@ -72,14 +72,18 @@ class Transform:
         return (pair[1], pair[0]) if swaps else pair
 
     def half_turns(self) -> Value:
-        """Return the address of a table of exp(-pi i k / n), 0 <= k <= n.
+        """Return the address of a table of exp(-pi i k / n), 0 <= k <= n; see `rotations`."""
+        return self.rotations(f"half_turns_{self.n}", -np.pi * np.arange(self.n + 1) / self.n)
 
-        All real parts come first, then all imaginary parts.
+    def rotations(self, name: str, angle: Array) -> Value:
+        """Return the address of a constant table of exp(i angle), which equal names share.
+
+        The last index is that of the angles; of each row all real parts come first, then all imaginary parts.
         """
         dtype = np.float32 if self.part is F32 else np.float64
-        angle: Array = -np.pi * np.arange(self.n + 1) / self.n
-        name = f"half_turns_{self.part.suffix}_{self.n}"
-        self.module.constant_bytes(name, np.stack([np.cos(angle), np.sin(angle)]).astype(dtype).tobytes())
+        data: Array = np.stack([np.cos(angle), np.sin(angle)], -2).astype(dtype)
+        name = f"{name}_{self.part.suffix}"
+        self.module.constant_bytes(name, np.ascontiguousarray(data).tobytes())
         return self.f.address(name)
 
     def joined(self, a: Pair, b: Pair, w: Pair) -> Pair:

@@ -6,12 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from hloom.codegen.llvm import F32, I64, Function, Module, Value
+from hloom.codegen.llvm import I64, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_load, masked_store
 from hloom.cpu.kernels.fourier.axes import AxisTransform
 from hloom.cpu.kernels.fourier.butterflies import Pair, multiply
 from hloom.cpu.kernels.fourier.passes import Transform
-from hloom.ir.operation import Array
 
 BLOCK: Final = 512
 """Elements of a task."""
@@ -81,15 +80,9 @@ class Spectra(Transform):
         return masked_load(self.part.vector(2 * self.lanes), address, both).deinterleave()
 
     def turns(self, kind: str, count: int, step: int, first: int) -> Value:
-        """Return the address of a constant table of exp(-pi i (first + step k) / n), 0 <= k < count.
-
-        All real parts come first, then all imaginary parts.
-        """
-        dtype = np.float32 if self.part is F32 else np.float64
-        angle: Array = -np.pi * (first + step * np.arange(count)) / self.n
-        name = f"{kind}_half_turns_{self.part.suffix}_{self.n}"
-        self.module.constant_bytes(name, np.stack([np.cos(angle), np.sin(angle)]).astype(dtype).tobytes())
-        return self.f.address(name)
+        """Return the address of a table of exp(-pi i (first + step k) / n), k < count; see `rotations`."""
+        turns = first + step * np.arange(count)
+        return self.rotations(f"{kind}_half_turns_{self.n}", -np.pi * turns / self.n)
 
     def rotation(self, table: Value, block: Value) -> Pair:
         """Emit the load of the coarse rotation of a block."""

@@ -27,7 +27,7 @@ from hloom.codegen.llvm.memory import masked_load, masked_store
 from hloom.codegen.llvm.structured import choose
 from hloom.codegen.loops import LoopKernel, lanes_text, loop_nest
 from hloom.codegen.types import Element, register_type, storage_bytes
-from hloom.cpu.kernels.linear_algebra.row_matrix import RowMatrix
+from hloom.cpu.kernels.linear_algebra.row_matrix import BLOCK, RowMatrix
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Variable
@@ -37,8 +37,6 @@ from hloom.operations.linear_algebra import Cholesky
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.element_type import ElementType
 
-BLOCK: Final = 4
-"""Rows of a block: the rank of an update."""
 SMALL: Final = 32
 """Rows up to which matrices are factored in lanes, or in scalars if there are few."""
 LEAST_ROWS: Final = 20
@@ -198,15 +196,15 @@ def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
     return LoopKernel(name, batch, 1, batch * n * n * n // 4)
 
 
-def factors_large_matrices(call: LapackCall) -> bool:
-    """Return whether `emit_large_matrices` emits code for a LAPACK call: Cholesky factors of real numbers."""
+def factors_by_cholesky(call: LapackCall) -> bool:
+    """Return whether `emit_cholesky_call` emits code for a LAPACK call: Cholesky factors of real numbers."""
     if call.routine not in ("spotrf", "dpotrf"):
         return False
     matrix = call.arrays[0]
     return matrix.dimensions[0] >= LEAST_ROWS and matrix.bytes <= MOST_BYTES
 
 
-def emit_large_matrices(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
+def emit_cholesky_call(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
     """Emit the call of a kernel that computes LAPACK's Cholesky factors of large real matrices."""
     pointers = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
     kind = i.operands[0].shape.element_type
@@ -385,13 +383,7 @@ class _Large(RowMatrix):
         self.sweep(first, panel)
         if size < BLOCK:
             return
-        below = f.constant(I64, self.n) - first
-        grouped = first + (below & -BLOCK)
-        with f.loop(first, grouped, BLOCK) as loop:
-            self.subtract(k, loop.index, BLOCK)
-        if self.n % BLOCK:
-            with f.loop(grouped, self.n) as loop:
-                self.subtract(k, loop.index, 1)
+        self.groups(first, lambda i, count: self.subtract_below(k, i, count))
 
     def corner(self, k: Value, size: int) -> tuple[list[list[Value]], list[Value]]:
         """Emit the factorization of the square block of rows and columns k <= i < k + size, and its store.
@@ -417,24 +409,14 @@ class _Large(RowMatrix):
                 f.store(u[p][q], self.at(self.u, k + p, k + q))
         return u, inverses
 
-    def subtract(self, k: Value, i: Value, count: int) -> None:
+    def subtract_below(self, k: Value, i: Value, count: int) -> None:
         """Emit the subtraction of a rank-4 update from ``count`` rows of the matrix, from row i on.
 
         The update is the product of the transpose of rows k to k + 3 of the upper factor with these rows.
         Elements left of the diagonal become undefined.
         """
-        f = self.f
-        scalars = [
-            [(-f.load(self.type, self.at(self.u, k + p, i + c))).splat(self.lanes) for p in range(BLOCK)]
+        factors = [
+            [self.f.load(self.type, self.at(self.u, k + p, i + c)).splat(self.lanes) for p in range(BLOCK)]
             for c in range(count)
         ]
-
-        def columns(j: Value, mask: Value | None) -> None:
-            rows = [self.load(self.at(self.u, k + p, j), mask) for p in range(BLOCK)]
-            for c in range(count):
-                total = self.load(self.at(self.u, i + c, j), mask)
-                for p in range(BLOCK):
-                    total = f.fma(scalars[c][p], rows[p], total)
-                self.store(total, self.at(self.u, i + c, j), mask)
-
-        self.sweep(i & -self.lanes, columns)
+        self.subtract(self.u, i, k, i & -self.lanes, factors)

@@ -12,29 +12,27 @@ from typing import Final
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.loops import LoopKernel
-from hloom.cpu.kernels.linear_algebra.row_matrix import RowMatrix
+from hloom.cpu.kernels.linear_algebra.row_matrix import BLOCK, RowMatrix
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.lapack.calls import LapackCall
 from hloom.shape.element_type import ElementType
 
-BLOCK: Final = 4
-"""Columns of a panel: the rank of an update."""
 LEAST_ROWS: Final = 10
 """Rows from which matrices of LAPACK's calls are factored without the library."""
 MOST_ROWS: Final = 1000
 """Rows up to which they are: the library updates larger matrices by larger blocks."""
 
 
-def factors_rows(call: LapackCall) -> bool:
-    """Return whether `emit_lu` emits code for a LAPACK call: LU factors of square real matrices."""
+def factors_by_lu(call: LapackCall) -> bool:
+    """Return whether `emit_lu_call` emits code for a LAPACK call: LU factors of square real matrices."""
     if call.routine not in ("sgetrf", "dgetrf"):
         return False
     rows, columns = call.arrays[0].dimensions
     return rows == columns and LEAST_ROWS <= rows <= MOST_ROWS
 
 
-def emit_lu(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
+def emit_lu_call(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
     """Emit the call of a kernel that computes LAPACK's LU factors."""
     pointers = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
     kind = i.operands[0].shape.element_type
@@ -87,7 +85,7 @@ class _Lu(RowMatrix):
         self.write_panel(k, size)
         if size == BLOCK:
             self.solve(k)
-            self.update(k)
+            self.groups(k + BLOCK, lambda i, count: self.subtract_below(k, i, count))
 
     # -- the panel
 
@@ -203,27 +201,6 @@ class _Lu(RowMatrix):
 
         self.sweep(k + BLOCK, columns)
 
-    def update(self, k: Value) -> None:
-        """Emit the subtraction of the rank-4 update from the rows below, four at a time."""
-        f, first = self.f, k + BLOCK
-        grouped = first + ((f.constant(I64, self.n) - first) & -BLOCK)
-        with f.loop(first, grouped, BLOCK) as loop:
-            self.subtract(k, loop.index, BLOCK)
-        if self.n % BLOCK:
-            with f.loop(grouped, self.n) as loop:
-                self.subtract(k, loop.index, 1)
-
-    def subtract(self, k: Value, i: Value, count: int) -> None:
-        """Emit the subtraction from ``count`` rows, from row i on."""
-        f = self.f
-        factors = [self.factors(i + c) for c in range(count)]
-
-        def columns(j: Value, mask: Value | None) -> None:
-            rows = [self.load(self.at(self.a, k + p, j), mask) for p in range(BLOCK)]
-            for c in range(count):
-                total = self.load(self.at(self.a, i + c, j), mask)
-                for p in range(BLOCK):
-                    total = f.fma(-factors[c][p], rows[p], total)
-                self.store(total, self.at(self.a, i + c, j), mask)
-
-        self.sweep(k + BLOCK, columns)
+    def subtract_below(self, k: Value, i: Value, count: int) -> None:
+        """Emit the subtraction of the rank-4 update from ``count`` rows, from row i on."""
+        self.subtract(self.a, i, k, k + BLOCK, [self.factors(i + c) for c in range(count)])

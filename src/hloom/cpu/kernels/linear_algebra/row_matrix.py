@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from hloom.codegen.llvm import I32, I64, Function, Type, Value
 from hloom.codegen.llvm.memory import masked_load, masked_store
 from hloom.codegen.types import register_type
 from hloom.shape.element_type import ElementType
+
+BLOCK: Final = 4
+"""Rows or columns that a factorization computes together: the rank of an update."""
 
 
 class RowMatrix:
@@ -58,3 +62,33 @@ class RowMatrix:
             self.f.store(vector, pointer)
         else:
             masked_store(vector, pointer, mask)
+
+    def groups(self, first: Value, body: Callable[[Value, int], None]) -> None:
+        """Emit loops that run ``body(row, count)`` for rows from ``first`` on, `BLOCK` at a time, then one.
+
+        The number of rows before ``first`` is a multiple of `BLOCK`.
+        """
+        f = self.f
+        grouped = first + ((f.constant(I64, self.n) - first) & -BLOCK)
+        with f.loop(first, grouped, BLOCK) as loop:
+            body(loop.index, BLOCK)
+        if self.n % BLOCK:
+            with f.loop(grouped, self.n) as loop:
+                body(loop.index, 1)
+
+    def subtract(self, a: Value, i: Value, k: Value, low: Value, factors: Sequence[Sequence[Value]]) -> None:
+        """Emit the subtraction of products of the rows k to k + BLOCK from rows of a matrix, from row i on.
+
+        ``factors``: for each of the rows, those of the products, in every lane; ``low``: the first column.
+        """
+        f = self.f
+
+        def columns(j: Value, mask: Value | None) -> None:
+            rows = [self.load(self.at(a, k + p, j), mask) for p in range(BLOCK)]
+            for c, scalars in enumerate(factors):
+                total = self.load(self.at(a, i + c, j), mask)
+                for scalar, row in zip(scalars, rows, strict=True):
+                    total = f.fma(-scalar, row, total)
+                self.store(total, self.at(a, i + c, j), mask)
+
+        self.sweep(low, columns)
