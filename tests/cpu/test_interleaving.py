@@ -105,8 +105,10 @@ def test_reversed_and_padded_rows_with_two_results() -> None:
         "ROOT r = s16[8,3,2,2]{1,3,0,2} pad(x, z), padding=-2_-3_1x-3_-1_1x0_0x0_0",
         "x = f32[9,2,3] parameter(0)\nz = f32[] parameter(1)\n"
         "ROOT r = f32[17,2,3] pad(x, z), padding=0_0_1x0_0x0_0",
+        "x = u64[6,1,2,4] parameter(0)\nz = u64[] parameter(1)\n"
+        "ROOT r = u64[8,3,2,3] pad(x, z), padding=2_0_0x-1_3_1x-2_1_1x0_-1_0",
     ],
-    ids=["cropped", "permuted", "spread"],
+    ids=["cropped", "permuted", "spread", "one period"],
 )  # fmt: skip
 def test_columns_of_merged_dimensions_lie_within_each(text: str) -> None:
     """A column of two dimensions has an index in each, which conditions of the padding look at."""
@@ -216,3 +218,52 @@ def test_rows_of_a_few_elements_are_read_in_vectors_of_powers_of_two(kind: str, 
     ROOT r = {kind}[50,{width}] add(g, g)"""
     x, _ = arguments(np.random.default_rng(0), text)
     agree(text, x, np.random.default_rng(1).integers(-3, 45, (50, 1)).astype(np.int32))
+
+
+class ScanText:
+    """The text of a scan of dimension 1 by halves, as in `lax.associative_scan`: pads join them again."""
+
+    def __init__(self, kind: str, before: int, after: int) -> None:
+        self.lines: list[str] = []
+        self.kind, self.before, self.after = kind, before, after
+
+    def emit(self, size: int, call: str) -> str:
+        """Append an instruction of ``size`` elements along the scanned dimension; return its name."""
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"{name} = {self.kind}[{self.before},{size},{self.after}] {call}")
+        return name
+
+    def slice(self, x: str, first: int, limit: int, step: int = 1) -> str:
+        bounds = f"[0:{self.before}], [{first}:{limit}:{step}], [0:{self.after}]"
+        return self.emit(-(-(limit - first) // step), f"slice({x}), slice={{{bounds}}}")
+
+    def scan(self, x: str, size: int) -> str:
+        """Append the sums of the first elements of ``x``: one, two and so on; return their name."""
+        if size < 2:
+            return x
+        half, rest = size // 2, (size - 1) // 2
+        first, second = self.slice(x, 0, 2 * half, 2), self.slice(x, 1, size, 2)
+        odd = self.scan(self.emit(half, f"add({first}, {second})"), half)
+        even = self.slice(x, 0, 1)
+        if rest:
+            left, right = self.slice(odd, 0, rest), self.slice(x, 2, size, 2)
+            sums = self.emit(rest, f"add({left}, {right})")
+            even = self.emit(rest + 1, f"concatenate({even}, {sums}), dimensions={{1}}")
+        spread = self.emit(size, f"pad({even}, z), padding=0_0x0_{1 - size % 2}_1x0_0")
+        between = self.emit(size, f"pad({odd}, z), padding=0_0x1_{size % 2}_1x0_0")
+        return self.emit(size, f"add({spread}, {between})")
+
+
+@pytest.mark.parametrize("kind", ["s32", "u8", "f64"])
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 1), (1, 3), (2, 40)])
+@pytest.mark.parametrize("size", [2, 3, 64, 67, 255, 257, 1002, 1003])
+def test_scans_by_halves(kind: str, before: int, after: int, size: int) -> None:
+    """Halves of odd lengths leave an incomplete row at the end, at any level."""
+    text = ScanText(kind, before, after)
+    text.lines += [f"x = {kind}[{before},{size},{after}] parameter(0)", f"z = {kind}[] constant(0)"]
+    result = text.scan("x", size)
+    text.lines.append(f"ROOT r = {kind}[{before},{size},{after}] negate({result})")
+    numbers = np.random.default_rng(size).integers(0, 100, (before, size, after))
+    x = numbers.astype({"s32": np.int32, "u8": np.uint8, "f64": np.float64}[kind])
+    agree("\n".join(text.lines), x)
+    assert np.array_equal(np.asarray(compiled("\n".join(text.lines))(x)), -np.cumsum(x, 1, dtype=x.dtype))

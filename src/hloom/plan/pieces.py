@@ -117,6 +117,22 @@ def _divided(space: Space, starts: Sequence[int]) -> list[Piece]:
     return pieces
 
 
+def replaced_loop(space: Space, loop: Variable, loops: tuple[Variable, Variable], low: int) -> Space:
+    """Return a space with two nested loops in place of one, whose iterations begin at its ``low``-th."""
+    outer, inner = loops
+    number = space.variables.index(loop)
+    index = Index.of(outer) * inner.extent + Index.of(inner) + low
+    indices, separate = (
+        tuple(_replaced(each, loop, index) for each in both) for both in (space.indices, space.separate)
+    )
+    merged = space.merged
+    if merged:
+        merged = (*merged[:number], (outer,), (inner,), *merged[number + 1 :])
+    return Space(
+        (*space.variables[:number], *loops, *space.variables[number + 1 :]), indices, merged, separate
+    )
+
+
 def _moves(parts: KernelParts) -> bool:
     """Return whether members move elements by indices that may be outside, and none has loops of its own."""
     return parts.moves_elements and not any(map(is_nested, parts.members))

@@ -34,6 +34,7 @@ from hloom.passes.fusion.loop_operations import (
     in_place,
     is_costless,
     is_expensive,
+    is_table,
     loops,
     reads_few,
 )
@@ -429,7 +430,7 @@ class _Plan:
         if len(group.members) + 2 > self.options.most_inputs and self.reads_much(group, p):
             return False
         loop, mine = math.prod(group.dimensions), p.shape.element_count
-        is_row = group.has_columns and p.shape.dimensions == group.dimensions[:-1]
+        is_row = group.has_columns and p.shape.dimensions == group.dimensions[:-1] and not is_table(p)
         is_part = reads == 1 and group.joins(p)
         return mine >= loop or is_row or is_part or (not is_expensive(p) and mine * 4 >= loop)
 

@@ -53,6 +53,11 @@ def reads_few(p: HloInstruction) -> bool:
     return source.rank > 0 and source.element_count * _FEW_READ <= p.shape.element_count
 
 
+def is_table(p: HloInstruction) -> bool:
+    """Return whether a gather looks up elements of an instruction, at any indices."""
+    return any(isinstance(u.operation, Gather) and u.operands[0] is p for u in p.users)
+
+
 def is_expensive(p: HloInstruction) -> bool:
     """Return whether an element takes as long to recompute as several loads."""
     return p.operation.element_cost >= ElementCost.MODERATE

@@ -16,6 +16,7 @@ from hloom.operations.combiners import Grouping
 from hloom.operations.movement import Broadcast
 from hloom.operations.reduction import Reduce
 from hloom.passes.fusion.group import Group
+from hloom.passes.fusion.loop_operations import is_table
 from hloom.passes.fusion.spans import Spans
 from hloom.records import dataclass
 
@@ -92,10 +93,10 @@ class _Passes:
         """Return whether a cluster may get a group without exceeding its work.
 
         Its work, with groups repeated in several passes, may be at most ``most_work`` times the work of its
-        groups. A value that is read at several indices would be computed for each of them, in every pass:
-        then False.
+        groups. A value that is read at several indices, or looked up at any, would be computed for each of
+        them, in every pass: then False.
         """
-        if any(u.reads(o) > 1 for u in users for o in group.outputs):
+        if any(u.reads(o) > 1 or is_table(o) for u in users for o in group.outputs):
             return False
         repeated = self._repeated + group.work * self._of(group, users).bit_count()
         return repeated <= most_work * (self._separate + group.work)

@@ -34,12 +34,12 @@ from hloom.errors import plural
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Gather
-from hloom.operations.movement import Concatenate, Transpose
+from hloom.operations.movement import Concatenate, Pad, Transpose
 from hloom.plan.accesses import Accesses
 from hloom.plan.evaluations import element_work
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
 from hloom.plan.parts import KernelParts
-from hloom.plan.pieces import pieces_by_bounds
+from hloom.plan.pieces import pieces_by_bounds, replaced_loop
 from hloom.plan.space import Space
 from hloom.records import dataclass
 
@@ -61,11 +61,13 @@ class Rows:
         space: all loops. The innermost ones are over the columns of a row; the loop around them is over rows.
         columns: how many of the innermost loops are over columns.
         lanes: number of rows per vector.
+        last: the loops of the last row if it is incomplete, which ``space`` leaves out; None if it is whole.
     """
 
     space: Space
     columns: int
     lanes: int
+    last: Space | None = None
 
     @property
     def outer(self) -> tuple[Variable, ...]:
@@ -76,6 +78,11 @@ class Rows:
         return self.space.variables[-self.columns - 1]
 
     @property
+    def count(self) -> int:
+        """Return the number of rows."""
+        return self.row.trips + (self.last is not None)
+
+    @property
     def width(self) -> int:
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
@@ -83,7 +90,8 @@ class Rows:
         """Return ranges of rows between which bounds checks change, each with the index of its first row."""
         space, columns = self.space, self.columns
         around = replace(space, variables=space.variables[:-columns], merged=space.merged[:-columns])
-        return [
+        last = [] if self.last is None else [(Rows(self.last, columns, 0), self.row.trips)]
+        return last + [
             (
                 replace(
                     self,
@@ -118,14 +126,12 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
     inputs, roots, members = parts.inputs, parts.roots, parts.members
     moved = any(isinstance(m.operation, Concatenate | Transpose) for m in members)
     nested = any(is_nested(m) or (isinstance(m.operation, Gather) and not moved) for m in members)
-    if len(space.variables) < 2 or (nested and not reduced):
+    if nested and not reduced:
         return None
-    columns, width = 0, 1
-    while columns < len(space.variables) - 1:
-        trips = space.variables[-1 - columns].trips
-        if width * trips > MOST_COLUMNS:
-            break
-        columns, width = columns + 1, width * trips
+    space, last = (space, None) if reduced else _divide_rows(space, members)
+    if len(space.variables) < 2:
+        return None
+    columns, width = _narrow_loops(space)
     arrays = [x for x in (*inputs, *members) if x.shape.is_array]
     lane = space.variables[-1]
     if not columns:
@@ -138,12 +144,64 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
     fills = lane.trips * max(storage_bytes(x.shape.element_type) for x in arrays) >= LEAST_BYTES
     if lane.trips >= LEAST_LANES and fills and along and not reduced and not joined:
         return None
-    rows = Rows(space, columns, vector_lanes(arrays, space.variables[-1 - columns].trips))
+    rows = Rows(space, columns, vector_lanes(arrays, space.variables[-1 - columns].trips), last)
     far = width <= MOST_COLUMNS and any(abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients)
     if rows.lanes < LEAST_LANES or far or any(storage_bytes(x.shape.element_type) > 8 for x in arrays):
         return None
     fits = width * len(members) <= MOST_OPERATIONS or _operations(inputs, roots, rows) <= MOST_OPERATIONS
     return rows if fits else None
+
+
+def _narrow_loops(space: Space) -> tuple[int, int]:
+    """Return how many of the innermost loops have few iterations together, and how many these are.
+
+    The outermost loop is none of them.
+    """
+    columns, width = 0, 1
+    while columns < len(space.variables) - 1:
+        trips = space.variables[-1 - columns].trips
+        if width * trips > MOST_COLUMNS:
+            break
+        columns, width = columns + 1, width * trips
+    return columns, width
+
+
+def _divide_rows(space: Space, members: Sequence[HloInstruction]) -> tuple[Space, Space | None]:
+    """Divide the loop around the narrow ones by the period of interior padding along its dimension.
+
+    Elements at this distance are alike: with constant positions in a period, operands are read without tests
+    and divisions. Returns the loops, and those of the incomplete period at the end: None if there is none.
+    """
+    columns, width = _narrow_loops(space)
+    loop = space.variables[-1 - columns] if space.variables else Variable(1)
+    period = _period(space, loop, members)
+    rows, rest = divmod(loop.trips, period)
+    fits = width * period <= MOST_COLUMNS < width * period * rows  # a period is narrow, all rows are not
+    if period == 1 or loop.trips != loop.extent or not fits:
+        return space, None
+    whole = replaced_loop(space, loop, (Variable(rows), Variable(period)), 0)
+    if not rest:
+        return whole, None
+    return whole, replaced_loop(space, loop, (Variable(1), Variable(rest)), rows * period)
+
+
+def _period(space: Space, loop: Variable, members: Sequence[HloInstruction]) -> int:
+    """Return after how many iterations of a loop the interior padding of all members is alike again.
+
+    A padded array may consist of elements of another one, which is as long as one period is contained in it.
+    """
+    dimension = next((d for d, index in enumerate(space.indices) if loop in dict(index.terms)), 0)
+    periods: dict[int, int] = {}
+    for member in members:
+        if isinstance(member.operation, Pad) and member.shape.rank == len(space.indices):
+            interior = member.operation.padding[dimension].interior
+            if interior:
+                periods[member.shape.dimensions[dimension]] = interior + 1
+    size, period = loop.trips, 1
+    while size in periods:
+        period *= periods[size]
+        size //= periods[size]
+    return period
 
 
 def _joins_words(roots: Sequence[HloInstruction], lane: Variable, arrays: Sequence[HloInstruction]) -> bool:
@@ -215,7 +273,7 @@ def emit_rows_kernel(
     work = max(target.count for target in targets) * max(1, len(parts.members))
     form = f"{rows.lanes} rows at a time"
     form += f", {plural(len(pieces), 'piece')}" if len(pieces) > 1 else ""
-    return nest_kernel(name, (*rows.outer, rows.row), rows.lanes, work, form)
+    return nest_kernel(name, (*rows.outer, Variable(rows.count)), rows.lanes, work, form)
 
 
 def _emit_rows(
