@@ -85,8 +85,7 @@ def register(*, as_cpu: bool = False) -> None:
     with collector_paused_for_imports():
         from hloom.jax.pjrt.native import begin_native
 
-        if begin_native():  # the code cache is empty, so programs are compiled too: import the compiler now
-            import_module("hloom.cpu.jit.compilation")
+        begin_native()
         from hloom.jax import forks, lowerings, table
         from hloom.jax.calls import foreign_functions
         from hloom.jax.compilation import compiler, handover

@@ -1,6 +1,7 @@
 """The native code of the run time: thread pool, recycled memory, host calls, and the entry from Python.
 
-It is written as emitters of LLVM IR (`routines/`), compiled once per machine, and cached like programs.
+It is written as emitters of LLVM IR (`routines/`), compiled when the package is built (`built_code`).
+Code whose sources have changed since is compiled once per machine, and cached like programs.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.jit.relocation import LoadError
+from hloom.cpu.runtime.built_code import read_code
 from hloom.hooks import EntryPoint
 from hloom.lifetime import keep_for_ever
 
-# Imported on a cache miss only:
+# Imported only to compile the code:
 _support_code: Final[EntryPoint[[Target], list[tuple[str, int]]]] = EntryPoint(
     "hloom.cpu.runtime.support_code:support_code"
 )
@@ -55,13 +57,13 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def begin_support() -> None:
-    """Start a thread that compiles the run time's native code, if it is neither loaded nor in the cache."""
+    """Start a thread that compiles the run time's native code, unless that has been done."""
     if not _loaded:
         begin_code("support", support, _support_code.resolve)
 
 
-def begin_code(kind: str, load: Callable[[], object], import_emitters: Callable[[], object]) -> bool:
-    """Start a thread that loads native code, unless the cache has it; return whether the thread was started.
+def begin_code(kind: str, load: Callable[[], object], import_emitters: Callable[[], object]) -> None:
+    """Start a thread that compiles native code, unless the package or the cache has it.
 
     The thread imports nothing, as concurrent imports of the same modules may deadlock: what it needs is
     imported before.
@@ -71,28 +73,32 @@ def begin_code(kind: str, load: Callable[[], object], import_emitters: Callable[
         load: compiles and loads the code.
         import_emitters: imports the modules that emit the code.
     """
-    cache = configured_cache()
+    name, cache = kind.partition(" ")[0], configured_cache()
+    if read_code(name, host().architecture) is not None:
+        return
     if cache is not None and cache.get(_key(kind)) is not None:
-        return False
+        return
     import_emitters()
     _generate.resolve()
-    threading.Thread(target=load, name=f"hloom {kind.partition(' ')[0]}").start()
-    return True
+    threading.Thread(target=load, name=f"hloom {name}").start()
 
 
 def load_code(
     kind: str, emit: Callable[[], list[tuple[str, int]]], external: Callable[[str], int | None]
 ) -> LoadedObject:
-    """Load native code of the run time from the cache, or compile it and add it to the cache.
+    """Load native code of the run time from the package or the cache, or compile it and add it to the cache.
 
-    Without a cache every process compiles it, with few optimizations to save time; a call of a program then
+    Without both every process compiles it, with few optimizations to save time; a call of a program then
     takes 2 % longer.
 
     Args:
-        kind: the kind of code, part of the cache key.
+        kind: the kind of code, part of the cache key; the package has it by the first word.
         emit: returns (LLVM IR, optimization level) for each of the code's object files.
         external: returns the address of a function that the code declares, by name; None if unknown.
     """
+    built = read_code(kind.partition(" ")[0], host().architecture)
+    if built is not None:
+        return LoadedObject(built, external)
     cache = configured_cache()
     key = _key(kind)
     if cache is not None and (entry := cache.get(key)) is not None:

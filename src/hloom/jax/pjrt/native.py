@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PLUGIN_PACKAGES: Final = ("jax", "jaxlib", "sharding")
 """Packages whose sources are part of the plug-in's cache keys, beside those of the compiler."""
 
-# Imported on a cache miss only:
+# Imported only to compile the code:
 _routines: Final[EntryPoint[[], list[Routine]]] = EntryPoint("hloom.jax.pjrt.routines:exported_routines")
 _called: Final[EntryPoint[[], list[Routine]]] = EntryPoint("hloom.jax.pjrt.routines:called_routines")
 _object_codes: Final[EntryPoint[[Target, list[Routine], list[Routine]], list[tuple[str, int]]]] = EntryPoint(
@@ -92,19 +92,17 @@ def packed_limit() -> int:
 
 
 def native() -> Native:
-    """Return the plug-in's native code; the first call loads it, compiling it on a cache miss."""
+    """Return the plug-in's native code; the first call loads it."""
     with loading:
         if not _loaded:
             _loaded.append(Native())
     return _loaded[0]
 
 
-def begin_native() -> bool:
-    """Start a thread that compiles the plug-in's native code, and return true.
-
-    If the code is loaded or in the cache already, starts no thread and returns false.
-    """
-    return not _loaded and begin_code(_kind(), native, _import_emitters)
+def begin_native() -> None:
+    """Start a thread that compiles the plug-in's native code, unless that has been done."""
+    if not _loaded:
+        begin_code(_kind(), native, _import_emitters)
 
 
 def _import_emitters() -> None:
