@@ -41,8 +41,10 @@ BLOCK_COLUMNS: Final = 64
 """Most columns of such a task."""
 BLOCK_BYTES: Final = 1 << 18
 """Bytes of such a block of B, from which panels stream to the first-level cache, if A is not packed."""
-FEWEST_BLOCK_COLUMNS: Final = 256
-"""Fewest columns of such a product, which are eight tasks."""
+FEWEST_BLOCK_TASKS: Final = 8
+"""Fewest panels of such a product."""
+NARROW_BYTES: Final = 1 << 16
+"""Bytes of B from which packing pays if a panel is no wider than a cache line."""
 SLAB_BYTES: Final = 1 << 19
 """Most bytes of A in a slab of steps, so that they stay in the cache while all tasks pack their rows."""
 STRIP_ROWS: Final = 24
@@ -314,7 +316,7 @@ class _Planner:
         gemm, factors = self.gemm, self.factors
         by_columns = pack_a and gemm.a.row == 1 and gemm.a.column != 1 and gemm.m > self.rows
         is_plain = not (factors.headed or gemm.kind.is_complex or gemm.kind is et.PRED)
-        large = gemm.k * gemm.n * storage_bytes(gemm.kind) > SECOND_LEVEL
+        large = gemm.k * gemm.n * storage_bytes(gemm.kind) > self.scattered_bytes
         return by_columns and is_plain and gemm.batches == 1 and (pack_b in ("group", "block") or large)
 
     def slabs(self, steps: int, widest: int) -> TilePlan:
@@ -470,6 +472,16 @@ class _Planner:
         return gemm.a.row != 1 or not small or gemm.a.column * size % PAGE == 0
 
     @property
+    def scattered_bytes(self) -> int:
+        """Return from how many bytes of B on its rows lie too far apart to be read without packing.
+
+        If a panel is no wider than a cache line, every row of it is in another set of the cache or in another
+        page. A with few rows reads a panel too rarely.
+        """
+        is_narrow = self.panel * storage_bytes(self.gemm.kind) <= LINE
+        return NARROW_BYTES if is_narrow and self.gemm.m > 2 * self.rows else SECOND_LEVEL
+
+    @property
     def columns(self) -> int:
         """Return how many columns of B the same A multiplies: those of all batches if these share A."""
         return self.gemm.n * (1 if any(self.gemm.a.batch) else self.gemm.batches)
@@ -483,15 +495,16 @@ class _Planner:
         since K-blocks cost 4 % more for bf16 in whole models.
         """
         gemm, factors, columns = self.gemm, self.factors, self.columns
-        is_large = gemm.k * columns * storage_bytes(gemm.kind) >= SECOND_LEVEL
+        packs_a = self.packs_a()
+        least = SECOND_LEVEL if packs_a else self.scattered_bytes  # few columns do not pay for packing A
+        is_large = gemm.k * columns * storage_bytes(gemm.kind) >= least
         is_plain = not (factors.headed or factors.group > 1 or gemm.kind.is_complex or gemm.kind is et.PRED)
         is_one = columns == gemm.n * gemm.batches
         has_vectors = 1 in (gemm.b.row, gemm.b.column)
-        most = BLOCK_ROWS // 2 if self.packs_a() and gemm.a.column != 1 else BLOCK_ROWS
+        most = BLOCK_ROWS // 2 if packs_a and gemm.a.column != 1 else BLOCK_ROWS
         is_high = self.rows < gemm.m <= most
-        return (
-            is_large and columns >= FEWEST_BLOCK_COLUMNS and is_plain and is_one and has_vectors and is_high
-        )
+        is_wide = columns >= FEWEST_BLOCK_TASKS * self.panel
+        return is_large and is_wide and is_plain and is_one and has_vectors and is_high
 
     def packs_b(self, steps: int) -> str:
         gemm = self.gemm
@@ -510,6 +523,7 @@ class _Planner:
             return ""
         uneven = gemm.b.row * size % 64 != 0 and gemm.m > 4 * self.rows
         wide = gemm.b.row * size % PAGE == 0 and gemm.k >= 64
-        crowded = gemm.m >= BLOCK_ROWS and gemm.k > lines_at(gemm.b.row * size)
+        many = gemm.m >= BLOCK_ROWS or (gemm.m >= 8 * self.rows and gemm.batches >= TASKS // 4)
+        crowded = many and gemm.k > lines_at(gemm.b.row * size)
         large = gemm.k * gemm.n * size > SECOND_LEVEL and gemm.m > self.many_rows
         return how if uneven or wide or crowded or large else ""

@@ -47,7 +47,8 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     inputs, members, (root,) = parts.inputs, parts.members, parts.roots
     (dimension,) = operation_of(root, Concatenate).dimensions
     is_major = math.prod(root.shape.dimensions[:dimension]) == 1
-    rows = None if is_major else find_rows(planned_space(inputs, parts.roots, members), parts)
+    space = planned_space(inputs, parts.roots, members)
+    rows = None if is_major else find_rows(space, parts, program.module.target)
     if rows is not None:
         kernel = program.shared(lambda name: emit_rows_kernel(program.module, name, parts, rows))
         program.call(i, kernel, [*program.input_pointers(i), target.pointer])

@@ -19,6 +19,7 @@ from hloom.codegen.llvm import I1, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.llvm.values import select_lanes, stage_of
 from hloom.codegen.loops import (
+    VECTOR_BYTES,
     LoopKernel,
     begin_kernel,
     lanes_within,
@@ -29,10 +30,12 @@ from hloom.codegen.loops import (
     root_values,
     vector_lanes,
 )
+from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes, storage_type, to_storage
 from hloom.errors import plural
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import ElementCost
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Concatenate, Pad, Transpose
 from hloom.plan.accesses import Accesses
@@ -48,6 +51,8 @@ MOST_JOINED: Final = 128
 """Maximum number of columns of a concatenation, which are stored a vector of each row at a time."""
 MOST_OPERATIONS: Final = 600
 """Maximum number of operations in the unrolled code of all columns."""
+MOST_DIVIDED: Final = 12
+"""Most columns of a period of interior padding: LLVM takes seconds to interleave more of them."""
 LEAST_LANES: Final = 8
 LEAST_BYTES: Final = 32
 """Bytes of a row that vectors along it are for."""
@@ -116,7 +121,7 @@ class Rows:
         return [self.space.at(dict(zip(inner, numbers, strict=True))) for numbers in iterations]
 
 
-def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Rows | None:
+def find_rows(space: Space, parts: KernelParts, target: Target, *, reduced: bool = False) -> Rows | None:
     """Return the loops of a kernel if the rows of its results are so narrow that lanes should be rows.
 
     Returns None if vectors along the innermost loop are better, or if the unrolled code of a row would be too
@@ -139,12 +144,17 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
             return None
         columns, width = 1, lane.trips
     coefficients = [dict(access.terms) for access in accesses_of(inputs, roots, space.indices).linear]
-    along = all(terms.get(lane, 0) in (0, 1) for terms in coefficients)
-    joined = any(m.opcode == "concatenate" for m in members)
+    along = all(abs(terms.get(lane, 0)) <= 1 for terms in coefficients)
+    joined = any(_joins_columns(m, space, columns) for m in members)
     fills = lane.trips * max(storage_bytes(x.shape.element_type) for x in arrays) >= LEAST_BYTES
     if lane.trips >= LEAST_LANES and fills and along and not reduced and not joined:
         return None
-    rows = Rows(space, columns, vector_lanes(arrays, space.variables[-1 - columns].trips), last)
+    # Two vectors hide the latency of arithmetic, and narrow elements fill one; to shuffle two takes LLVM long.
+    computes = reduced or any(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
+    is_narrow = min(storage_bytes(x.shape.element_type) for x in arrays) < 4
+    vector_bytes = VECTOR_BYTES if computes or is_narrow else target.vector_bytes
+    lanes = vector_lanes(arrays, space.variables[-1 - columns].trips, vector_bytes)
+    rows = Rows(space, columns, lanes, last)
     far = width <= MOST_COLUMNS and any(abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients)
     if rows.lanes < LEAST_LANES or far or any(storage_bytes(x.shape.element_type) > 8 for x in arrays):
         return None
@@ -174,10 +184,9 @@ def _divide_rows(space: Space, members: Sequence[HloInstruction]) -> tuple[Space
     """
     columns, width = _narrow_loops(space)
     loop = space.variables[-1 - columns] if space.variables else Variable(1)
-    period = _period(space, loop, members)
+    period = _period(space, loop, members, MOST_DIVIDED // width)
     rows, rest = divmod(loop.trips, period)
-    fits = width * period <= MOST_COLUMNS < width * period * rows  # a period is narrow, all rows are not
-    if period == 1 or loop.trips != loop.extent or not fits:
+    if period == 1 or loop.trips != loop.extent or width * period * rows <= MOST_COLUMNS:
         return space, None
     whole = replaced_loop(space, loop, (Variable(rows), Variable(period)), 0)
     if not rest:
@@ -185,8 +194,8 @@ def _divide_rows(space: Space, members: Sequence[HloInstruction]) -> tuple[Space
     return whole, replaced_loop(space, loop, (Variable(1), Variable(rest)), rows * period)
 
 
-def _period(space: Space, loop: Variable, members: Sequence[HloInstruction]) -> int:
-    """Return after how many iterations of a loop the interior padding of all members is alike again.
+def _period(space: Space, loop: Variable, members: Sequence[HloInstruction], most: int) -> int:
+    """Return after how many iterations of a loop, at most ``most``, the interior padding is alike again.
 
     A padded array may consist of elements of another one, which is as long as one period is contained in it.
     """
@@ -198,10 +207,21 @@ def _period(space: Space, loop: Variable, members: Sequence[HloInstruction]) -> 
             if interior:
                 periods[member.shape.dimensions[dimension]] = interior + 1
     size, period = loop.trips, 1
-    while size in periods:
+    while size in periods and period * periods[size] <= most:
         period *= periods[size]
         size //= periods[size]
     return period
+
+
+def _joins_columns(member: HloInstruction, space: Space, columns: int) -> bool:
+    """Return whether a member is a concatenation along one of the innermost loops, or of another shape."""
+    if not isinstance(member.operation, Concatenate):
+        return False
+    if member.shape.rank != len(space.indices):
+        return True
+    (dimension,) = member.operation.dimensions
+    index = dict(space.indices[dimension].terms)
+    return any(variable in index for variable in space.variables[-columns:])
 
 
 def _joins_words(roots: Sequence[HloInstruction], lane: Variable, arrays: Sequence[HloInstruction]) -> bool:

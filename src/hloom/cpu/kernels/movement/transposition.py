@@ -113,7 +113,7 @@ def emit_parts_kernel(
         tiling = find_tiling(space, parts)
         if tiling is not None:
             return TiledKernel(module, name, parts, space, tiling, repeats=repeats).emit()
-        rows = find_rows(space, parts)
+        rows = find_rows(space, parts, module.target)
         if rows is not None:
             return emit_rows_kernel(module, name, parts, rows, repeats=repeats)
     return emit_loop_kernel(module, name, parts, space, repeats=repeats, is_last=is_last)

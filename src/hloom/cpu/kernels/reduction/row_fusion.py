@@ -18,8 +18,15 @@ from hloom.codegen.combining import neutral_element
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, Function, Module
 from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, outer_loops, vector_lanes
+from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes
-from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
+from hloom.cpu.kernels.movement.interleaving import (
+    LEAST_LANES,
+    MOST_COLUMNS,
+    Rows,
+    emit_rows_kernel,
+    find_rows,
+)
 from hloom.cpu.kernels.reduction.reduction import RowReduction
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices, Variable, linearize
@@ -42,7 +49,7 @@ MOST_SCRATCH: Final = 1 << 17
 def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit the kernel call of a row fusion: reductions along rows, and elementwise operations on the rows."""
     i = plan.instruction
-    narrow = _narrow_rows(plan.parts)
+    narrow = _narrow_rows(plan.parts, program.module.target)
 
     def emit(name: str) -> LoopKernel:
         if narrow is not None:
@@ -54,20 +61,28 @@ def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
     program.call(i, kernel, [*program.input_pointers(i), *targets])
 
 
-def _narrow_rows(parts: KernelParts) -> Rows | None:
-    """Return loops in which each vector lane is a row, if rows are too short to fill a vector; else None."""
+def _narrow_rows(parts: KernelParts, target: Target) -> Rows | None:
+    """Return loops in which each vector lane is a row, if rows are too short for lanes along them; else None.
+
+    Lanes along rows are added for each reduction and row, which takes longer than to transpose rows in
+    registers, unless there is one reduction, and rows fill vectors.
+    """
     inputs, members = parts.inputs, parts.members
-    shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
+    reductions = [m for m in members if m.opcode == "reduce"]
+    shapes = {m.operands[0].shape.dimensions for m in reductions}
     if len(shapes) != 1:
         return None
     (sizes,) = shapes
+    row_bytes = sizes[-1] * max(storage_bytes(m.operands[0].shape.element_type) for m in reductions)
+    if len(reductions) == 1 and sizes[-1] >= LEAST_LANES and row_bytes % target.partial_sum_bytes == 0:
+        return None
     wide = tuple(r for r in parts.roots if r.shape.dimensions == sizes)
     of_rows = (sizes[:-1], (*sizes[:-1], 1))
     values = [r for r in parts.roots if r not in wide and r.shape.dimensions in of_rows]
     if not wide or len(wide) + len(values) < len(parts.roots) or sizes[-1] > MOST_COLUMNS:
         return None
     space = planned_space(inputs, wide, members, values)
-    rows = find_rows(space, replace(parts, roots=wide), reduced=True)
+    rows = find_rows(space, replace(parts, roots=wide), target, reduced=True)
     return rows if not values or (rows is not None and rows.width == sizes[-1]) else None
 
 
