@@ -6,12 +6,13 @@ the product's dimensions is fetched while earlier tiles multiply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from hloom.codegen.accumulators import flatten
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I1, I8, I64, Function, Value
+from hloom.codegen.llvm import I1, I8, I64, Function, Operand, Value
 from hloom.codegen.llvm.memory import prefetch
 from hloom.codegen.llvm.structure import call_apart
 from hloom.codegen.llvm.structured import choose
@@ -59,6 +60,25 @@ class ProductEpilogue:
     arrays: EpilogueArrays | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A block of C, several register tiles wide, whose sums are kept until its epilogue.
+
+    Attributes:
+        row, column: its first row and column in C.
+        height, width: its rows and columns.
+    """
+
+    row: Value
+    column: Value
+    height: Value
+    width: Value
+
+    def index(self, row: Value, column: Value) -> Value:
+        """Emit the number of a sum of the strip, row by row."""
+        return (row - self.row) * self.width + (column - self.column)
+
+
 class TilePlanLike(Protocol):
     """The attributes of a product's plan that `TileEpilogue` reads; `TilePlan` documents them."""
 
@@ -87,6 +107,7 @@ class TileEpilogue:
 
     Attributes:
         reads: (index among the epilogue's pointers, bytes of an element) for each array to prefetch.
+        strip: columns of the tiles whose epilogue is applied at once; 0 if each tile has its own.
     """
 
     def __init__(
@@ -96,13 +117,17 @@ class TileEpilogue:
         bind: Callable[[Sequence[Value]], Epilogue],
         pointers: Sequence[Value],
         arrays: EpilogueArrays | None,
+        strip: int = 0,
     ) -> None:
         self.f, self.plan, self.bind, self.pointers, self.arrays = f, plan, bind, pointers, arrays
+        self.strip = strip if arrays is not None else 0
+        self._strip: Strip | None = None
         self.unit = storage_bytes(plan.gemm.kind)
         is_deep = plan.steps > SHALLOW and not plan.transposed
         self.reads = arrays.read if arrays is not None and is_deep else ()
         if arrays is not None:
-            self.scratch = f.allocate(I8, plan.rows * plan.panel * self.unit)
+            sums = plan.height * strip if strip else plan.rows * plan.panel
+            self.scratch = f.allocate(I8, sums * self.unit)
 
     # -- what the epilogue reads
 
@@ -115,6 +140,9 @@ class TileEpilogue:
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not self.reads:
             return []
+        if self._strip is not None:
+            element = self._line(batch, row) * gemm.n + (column + self.strip)
+            return [f.offset(self.pointers[number], element * size) for number, size in self.reads]
         first, end = task
         later = row + min(AHEAD, plan.height // plan.rows) * plan.rows
         is_next = later.compare("sge", end)
@@ -168,19 +196,37 @@ class TileEpilogue:
                 r, v = divmod(number, vectors)
                 self._vector(epilogue, value, (batch, row + r, column + v * plan.lanes), masks[v])
             return
+        if self._strip is not None:
+            for number, value in enumerate(sums):
+                r, v = divmod(number, vectors)
+                index = self._strip.index(row + r, column + v * plan.lanes)
+                store_sums(value, f.offset(self.scratch, index * self.unit))
+            return
         for number, value in enumerate(sums):
             store_sums(value, f.offset(self.scratch, number * plan.lanes * self.unit))
         masked = any(mask is not None for mask in masks)
         self.call(place, f.constant(I64, height), vectors, masked=masked)
 
-    def call(self, place: tuple[Value, Value, Value], height: Value, vectors: int, *, masked: bool) -> None:
+    @contextmanager
+    def of_strip(self, batch: Value, strip: Strip) -> Generator[None]:
+        """Keep the sums of tiles emitted in the ``with`` block, then emit the epilogue of the strip."""
+        self._strip = strip
+        yield
+        self._strip = None
+        place = batch, strip.row, strip.column
+        self.call(place, strip.height, strip.width.unsigned_divide(self.plan.lanes), masked=False)
+
+    def call(
+        self, place: tuple[Value, Value, Value], height: Value, vectors: Operand, *, masked: bool
+    ) -> None:
         """Emit the epilogue of ``height`` rows of ``vectors`` vectors of sums in scratch memory.
 
         ``place`` is the (batch, row, column) of the first sum in C. ``masked``: a row may extend beyond the
         columns of C.
         """
         f = self.f
-        values = (self.scratch, *place, height, f.constant(I64, vectors), *self.pointers)
+        across = vectors if isinstance(vectors, Value) else f.constant(I64, vectors)
+        values = (self.scratch, *place, height, across, *self.pointers)
         call_apart(f, "epilogue", values, lambda g, parameters: self._apart(g, parameters, masked))
 
     def _apart(self, f: Function, parameters: Sequence[Value], masked: bool) -> None:

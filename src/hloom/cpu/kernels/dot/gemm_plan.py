@@ -49,6 +49,8 @@ SLAB_BYTES: Final = 1 << 19
 """Most bytes of A in a slab of steps, so that they stay in the cache while all tasks pack their rows."""
 STRIP_ROWS: Final = 24
 """Fewest rows that a task packs of such a slab."""
+STRIP_PANELS: Final = 4
+"""Panels of the columns to which an epilogue is applied at once, if a panel is narrow."""
 DEEP: Final = 512
 """Steps along k that a product without blocks sums before it adds them to the sums of the steps before.
 Blocks of reproducible products have as many, on all processors."""
@@ -164,6 +166,18 @@ class TilePlan:
         A group is the columns of B that are packed at a time.
         """
         return -(-min(self.group_columns, self.gemm.n) // self.width)
+
+    @property
+    def strip(self) -> int:
+        """Return how many columns of C an epilogue of several arrays is applied to at once; 0 for a tile's.
+
+        The pieces of rows that it reads and writes are then longer than a cache line.
+        """
+        gemm = self.gemm
+        is_narrow = self.panel * storage_bytes(gemm.kind) <= LINE and self.lanes == self.whole
+        is_plain = self.blocks == 1 and not self.transposed and gemm.n % self.panel == 0
+        suits = is_narrow and is_plain and self.height <= MOST_ROWS and not gemm.kind.is_complex
+        return STRIP_PANELS * self.panel if suits and self.width >= STRIP_PANELS * self.panel else 0
 
     @property
     def step_bytes(self) -> int:

@@ -14,7 +14,7 @@ from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
 from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
-from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays, TileEpilogue, store_sums
+from hloom.cpu.kernels.dot.gemm_epilogue import EpilogueArrays, Strip, TileEpilogue, store_sums
 from hloom.cpu.kernels.dot.gemm_packing import FEWEST_STEPS, PanelPacker, RowPacker, part_of_b
 from hloom.cpu.kernels.dot.gemm_plan import DEEP, SHALLOW, TilePlan
 from hloom.ir.affine import Index, Variable
@@ -88,7 +88,7 @@ class TileProduct:
         if self.panels is not None:
             columns = plan.width if plan.pack_b == "block" else plan.group_columns
             self.packed = f.allocate(I8, columns // plan.panel * plan.panel_bytes)
-        self.epilogue = TileEpilogue(f, plan, bind, pointers, arrays)
+        self.epilogue = TileEpilogue(f, plan, bind, pointers, arrays, plan.strip)
 
     def tasks(self, a: Value, b: Value, number: Value, begin: Value, end: Value) -> None:
         """Emit the loop over the tasks [begin, end), blocks of C in the columns that ``number`` selects.
@@ -187,6 +187,8 @@ class TileProduct:
                 self.columns(
                     lambda column, vectors, masked: self.tile(line.index, plan.rows, column, vectors, masked)
                 )
+        elif self.epilogue.strip:
+            self.strips(full_end)
         else:
             self.columns(lambda column, vectors, masked: self.lines(full_end, column, vectors, masked))
         for number, height in enumerate(tail):
@@ -228,6 +230,16 @@ class TileProduct:
         if remainder:
             with f.when(self.column_end.compare("sgt", full_end)):
                 body(full_end, -(-remainder // plan.lanes), remainder % plan.lanes != 0)
+
+    def strips(self, end: Value) -> None:
+        """Emit the full register tiles up to row ``end``, several panels at a time, before their epilogue."""
+        f, plan, row, width = self.f, self.plan, self.row, self.epilogue.strip
+        with f.when(end.compare("sgt", row)), f.loop(self.column, self.column_end, width) as strips:
+            column = strips.index
+            limit = f.intrinsic("smin", column + width, self.column_end)
+            strip = Strip(row, column, end - row, limit - column)
+            with self.epilogue.of_strip(self.batch, strip), f.loop(column, limit, plan.panel) as loop:
+                self.lines(end, loop.index, plan.vectors, False)
 
     def lines(self, end: Value, column: Value, vectors: int, masked: bool) -> None:
         """Emit the full register tiles of the panel at ``column``, one after the other, up to row ``end``.
