@@ -149,7 +149,7 @@ def find_rows(space: Space, parts: KernelParts, target: Target, *, reduced: bool
     fills = lane.trips * max(storage_bytes(x.shape.element_type) for x in arrays) >= LEAST_BYTES
     if lane.trips >= LEAST_LANES and fills and along and not reduced and not joined:
         return None
-    # Two vectors hide the latency of arithmetic, and narrow elements fill one; to shuffle two takes LLVM long.
+    # Two vectors hide latencies, and narrow elements fill only one; to shuffle two takes LLVM long.
     computes = reduced or any(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
     is_narrow = min(storage_bytes(x.shape.element_type) for x in arrays) < 4
     vector_bytes = VECTOR_BYTES if computes or is_narrow else target.vector_bytes
