@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import hloom
+from hloom.codegen.target import QUICK, host
 from hloom.cpu.runtime import built_code
 from hloom.cpu.runtime.built_code import SOURCES, read_code, write_code
+from hloom.cpu.runtime.support import load_code
 from hloom.tools.run_time_code import ARCHITECTURES, KINDS, compile_run_time
 
 PACKAGE = Path(hloom.__file__).parent
@@ -84,3 +86,10 @@ print(configured_cache().get(support._key("support")) is not None)
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert child.stdout.strip() == str(not is_built)
+
+
+def test_code_that_cannot_be_loaded_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_code("trial", host().architecture, [b"no object file"])
+    monkeypatch.setenv("HLOOM_CACHE", "0")
+    text = "define void @nothing() {\n  ret void\n}\n"
+    assert "nothing" in load_code("trial of a test", lambda: [(text, QUICK)], lambda _: None).symbols

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from hloom.codegen.target import QUICK, Target, host
-from hloom.cpu.jit.cache import Entry, configured_cache, key_of
+from hloom.cpu.jit.cache import CodeCache, Entry, configured_cache, key_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.jit.relocation import LoadError
@@ -73,14 +74,11 @@ def begin_code(kind: str, load: Callable[[], object], import_emitters: Callable[
         load: compiles and loads the code.
         import_emitters: imports the modules that emit the code.
     """
-    name, cache = kind.partition(" ")[0], configured_cache()
-    if read_code(name, host().architecture) is not None:
-        return
-    if cache is not None and cache.get(_key(kind)) is not None:
+    if next(_compiled_before(kind, configured_cache()), None) is not None:
         return
     import_emitters()
     _generate.resolve()
-    threading.Thread(target=load, name=f"hloom {name}").start()
+    threading.Thread(target=load, name=f"hloom {kind.partition(' ')[0]}").start()
 
 
 def load_code(
@@ -96,16 +94,11 @@ def load_code(
         emit: returns (LLVM IR, optimization level) for each of the code's object files.
         external: returns the address of a function that the code declares, by name; None if unknown.
     """
-    built = read_code(kind.partition(" ")[0], host().architecture)
-    if built is not None:
-        return LoadedObject(built, external)
     cache = configured_cache()
     key = _key(kind)
-    if cache is not None and (entry := cache.get(key)) is not None:
-        try:
-            return LoadedObject(entry.parts, external)
-        except LoadError:
-            pass  # compile again
+    for objects in _compiled_before(kind, cache):
+        with suppress(LoadError):  # compile again
+            return LoadedObject(objects, external)
     codes = [
         _generate(text, host(), inline_and_promote=True, level=QUICK if cache is None else level)
         for text, level in emit()
@@ -113,6 +106,15 @@ def load_code(
     if cache is not None:
         cache.put(key, Entry({}, codes))
     return LoadedObject(codes, external)
+
+
+def _compiled_before(kind: str, cache: CodeCache | None) -> Iterator[Sequence[bytes]]:
+    """Yield the object files of a kind of code that the package has, then those of the cache."""
+    built = read_code(kind.partition(" ")[0], host().architecture)
+    if built is not None:
+        yield built
+    if cache is not None and (entry := cache.get(_key(kind))) is not None:
+        yield entry.parts
 
 
 def _key(kind: str) -> str:
