@@ -89,4 +89,6 @@ def test_a_donated_array_is_updated_in_place():
 @pytest.mark.skipif(host().architecture != "x86_64", reason="other processors have no such stores")
 @pytest.mark.parametrize("program", [PROGRAM, IN_PLACE, PRODUCT])
 def test_code_stores_past_the_caches(program: str):
+    if program is PRODUCT and host().vector_bytes < 64:
+        pytest.skip("a vector of a tile is no whole line")
     assert "movnt" in hloom.compile(hloom.HloModule.from_text(program)).to_asm()
