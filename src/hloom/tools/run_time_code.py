@@ -16,7 +16,10 @@ KINDS: Final[Mapping[str, Callable[[Target], list[tuple[str, int]]]]] = {
     "support": support_code,
     "pjrt": lambda target: object_codes(target, called_routines(), exported_routines()),
 }
-"""What emits (LLVM IR, optimization level) of each kind's object files; see `hloom.cpu.runtime.support`."""
+"""The emitters of the run time's code and of the JAX plug-in's.
+
+Each returns the LLVM IR and the optimization level of every object file for a target.
+"""
 
 
 def compile_run_time() -> None:

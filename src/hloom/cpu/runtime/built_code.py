@@ -1,4 +1,4 @@
-"""The run time's native code in the package, compiled when that was built, for all of a kind of processors.
+"""Native code of the run time that the package contains, compiled for each architecture when it was built.
 
 It belongs to the sources that it was compiled from: after a change of one of them, a program compiles the
 code again; see `hloom.cpu.runtime.support.load_code`.

@@ -42,7 +42,7 @@ BLOCK_COLUMNS: Final = 64
 BLOCK_BYTES: Final = 1 << 18
 """Bytes of such a block of B, from which panels stream to the first-level cache, if A is not packed."""
 FEWEST_BLOCK_TASKS: Final = 8
-"""Fewest panels of such a product."""
+"""Fewest panels of B in a product whose tasks pack it in blocks."""
 NARROW_BYTES: Final = 1 << 16
 """Bytes of B from which packing pays if a panel is no wider than a cache line."""
 SLAB_BYTES: Final = 1 << 19
