@@ -15,11 +15,12 @@ from typing import Final
 
 from hloom.errors import HloError
 from hloom.records import dataclass
+from hloom.regex import regex
 
 _FORMS: Final = r"\.(?:txt|hlo|mlir|hlo\.pb|pb|hlo\.pbtxt|pbtxt|json)(?:\.gz)?"
-_DUMP: Final = re.compile(rf"(?:\d+\.)?(?P<program>module_\d+\..+?)\.(?P<stage>.+?){_FORMS}")
-_PASS: Final = re.compile(r"(?P<number>\d{4,})\.(?P<pipeline>.+)\.after_(?P<after>.+)\.before_(?P<before>.+)")
-_PLAIN: Final = re.compile(rf"(?P<program>[^.].*?){_FORMS}")
+_DUMP: Final = regex(rf"(?:\d+\.)?(?P<program>module_\d+\..+?)\.(?P<stage>.+?){_FORMS}")
+_PASS: Final = regex(r"(?P<number>\d{4,})\.(?P<pipeline>.+)\.after_(?P<after>.+)\.before_(?P<before>.+)")
+_PLAIN: Final = regex(rf"(?P<program>[^.].*?){_FORMS}")
 
 
 @dataclass(frozen=True, slots=True)

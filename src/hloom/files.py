@@ -20,6 +20,7 @@ from hloom.errors import HloError, ParseError, expect, plural
 from hloom.foreign import HINT
 from hloom.ir.module import HloModule
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.shape.literal import Literal
 from hloom.stablehlo import holds_stablehlo
 
@@ -37,8 +38,8 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 """UTF-32's marks come first: the little-endian one begins with UTF-16's."""
-_NEVER_IN_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_PROTO_TEXT: Final = re.compile(r"(?:\s|#[^\n]*)*+[a-z_]+\s*(?:\{|<|:\s*[\"'\d\-tf{<])")
+_NEVER_IN_TEXT: Final = regex(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_PROTO_TEXT: Final = regex(r"(?:\s|#[^\n]*)*+[a-z_]+\s*(?:\{|<|:\s*[\"'\d\-tf{<])")
 
 
 @dataclass(frozen=True, slots=True)

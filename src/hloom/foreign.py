@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from hloom.errors import plural
+from hloom.regex import regex
 
 HINT: Final = "programs are what XLA_FLAGS=--xla_dump_to=FOLDER and jax.jit(f).lower(x).as_text('hlo') write"
 
@@ -28,24 +29,20 @@ _BINARIES: Final = (
     (b"SQLite format", "an SQLite database"),
     (b"MZ", "a Windows program"),
 )
-_MLIR: Final = re.compile(
-    r"^\s*(?:module\b.*\{|func\.func\b|\"?[a-z]\w*\.\w+\"?\(|%\w+ = [a-z]\w*\.\w)", re.M
-)
-_PYTHON: Final = re.compile(
-    r"^(?:import \w|from [\w.]+ import |def \w+\(.*:|class \w+.*:|@\w+|async def )", re.M
-)
-_C: Final = re.compile(r"^\s*(?:#include\b|#pragma\b|(?:int|void|template|namespace|using)\b.*[;{<])", re.M)
+_MLIR: Final = regex(r"^\s*(?:module\b.*\{|func\.func\b|\"?[a-z]\w*\.\w+\"?\(|%\w+ = [a-z]\w*\.\w)", re.M)
+_PYTHON: Final = regex(r"^(?:import \w|from [\w.]+ import |def \w+\(.*:|class \w+.*:|@\w+|async def )", re.M)
+_C: Final = regex(r"^\s*(?:#include\b|#pragma\b|(?:int|void|template|namespace|using)\b.*[;{<])", re.M)
 _TEXTS: Final = (
-    (re.compile(r"\A\s*<(?:!doctype|html|head|body|\?xml|svg)\b", re.I), "an HTML or XML document"),
-    (re.compile(r"\A\s*[{\[]\s*[\"\]}\[{]"), "JSON"),
-    (re.compile(r"\A#!"), "a script"),
-    (re.compile(r"^(?:; ModuleID\b|define\s.*@|target (?:triple|datalayout)\b)", re.M), "LLVM IR"),
+    (regex(r"\A\s*<(?:!doctype|html|head|body|\?xml|svg)\b", re.I), "an HTML or XML document"),
+    (regex(r"\A\s*[{\[]\s*[\"\]}\[{]"), "JSON"),
+    (regex(r"\A#!"), "a script"),
+    (regex(r"^(?:; ModuleID\b|define\s.*@|target (?:triple|datalayout)\b)", re.M), "LLVM IR"),
     (_MLIR, "MLIR of other dialects than StableHLO"),
     (_PYTHON, "Python source code"),
     (_C, "C or C++ source code"),
-    (re.compile(r"\A\s*(?:#+ \S|```|---\n)"), "Markdown"),
+    (regex(r"\A\s*(?:#+ \S|```|---\n)"), "Markdown"),
 )
-_HLO: Final = re.compile(
+_HLO: Final = regex(
     r"\bHloModule\b|\bENTRY\b|\bROOT\b"
     r"|(?<![\w.])(?:pred|token|opaque|bf16|[suf]\d{1,3}|f\d{1,2}e\d\w*|c64|c128)\["
     r"|%[A-Za-z_][\w.\-]*\s*="

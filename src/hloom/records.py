@@ -1,15 +1,16 @@
 """Dataclasses that are cheap to declare: a method is compiled when it is first looked up.
 
 `dataclasses.dataclass` compiles up to seven methods for every class. hloom declares more than 300 classes, of
-which a program needs a few: compiling all methods took half the time of loading the compiler. Fields, slots,
-inheritance and matching are Python's own, so that `dataclasses.fields`, `replace` and `asdict` apply.
+which a program needs a few: compiling all methods took half the time of loading the compiler. Fields are kept
+as Python keeps them, so that `dataclasses.fields`, `replace` and `asdict` apply.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, FrozenInstanceError, field, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
 from reprlib import recursive_repr
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeVar, dataclass_transform, overload
@@ -17,6 +18,11 @@ from typing import Any, Final, NoReturn, TypeVar, dataclass_transform, overload
 T = TypeVar("T")
 _FACTORY: Final = object()
 """Default of a parameter whose field has a ``default_factory``."""
+_FIELDS: Final = "__dataclass_fields__"
+"""Attribute in which `dataclasses` keeps the fields of a class, by name."""
+
+_INSTANCE_FIELD: Final[object] = vars(dataclasses)["_FIELD"]
+"""What `dataclasses.fields` asks of a field: it is no class variable."""
 
 
 @overload
@@ -31,7 +37,7 @@ def dataclass(
     kw_only: bool = False,
     slots: bool = False,
 ) -> Callable[[type[T]], type[T]]: ...
-@dataclass_transform(field_specifiers=(field, dataclasses.Field))
+@dataclass_transform(field_specifiers=(field, Field))
 def dataclass(
     cls: type[Any] | None = None,
     /,
@@ -46,9 +52,10 @@ def dataclass(
     """Make a class a dataclass; the options are those of `dataclasses.dataclass`."""
 
     def declare(cls: type[Any]) -> type[Any]:
-        declared = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only, slots=slots)(cls)
+        _declare_fields(cls, kw_only)
+        declared = _with_slots(cls) if slots else cls
         own: dict[str, object] = {**vars(declared)}
-        methods: dict[str, object] = {}
+        methods: dict[str, object] = {"__replace__": _replaced}
         if init:
             methods["__init__"] = _Method(declared, lambda: _init(declared, frozen))
         if repr:
@@ -69,6 +76,52 @@ def dataclass(
         return declared
 
     return declare if cls is None else declare(cls)
+
+
+def _declare_fields(cls: type[Any], kw_only: bool) -> None:
+    """Set ``__dataclass_fields__`` and ``__match_args__`` of a class from its annotations and its bases."""
+    declared: dict[str, Field[Any]] = {}
+    for base in cls.__mro__[-1:0:-1]:
+        declared |= getattr(base, _FIELDS, {})
+    for name, kind in inspect.get_annotations(cls).items():
+        if not str(kind).startswith(("ClassVar", "typing.ClassVar")):
+            declared[name] = _field(cls, name, kind, kw_only)
+    setattr(cls, _FIELDS, declared)
+    if "__match_args__" not in vars(cls):
+        cls.__match_args__ = tuple([f.name for f in declared.values() if f.init and not f.kw_only])
+
+
+def _field(cls: type[Any], name: str, kind: Any, kw_only: bool) -> Field[Any]:
+    """Return the field that an annotation declares; its default becomes the class's attribute."""
+    value: Any = vars(cls).get(name, MISSING)
+    is_declared = issubclass(type(value), Field)
+    declared: Any = value if is_declared else field(default=value)
+    declared.name, declared.type, declared._field_type = name, kind, _INSTANCE_FIELD
+    if declared.kw_only is MISSING:
+        declared.kw_only = kw_only
+    if declared.default is not MISSING:
+        if type(declared.default).__hash__ is None:
+            raise ValueError(f"{cls.__name__}.{name}: a mutable default is shared; use default_factory")
+        setattr(cls, name, declared.default)
+    elif is_declared:
+        delattr(cls, name)
+    return declared
+
+
+def _with_slots(cls: type[Any]) -> type[Any]:
+    """Return a class like ``cls`` whose fields are slots, but for those that a base has as slots."""
+    inherited = {slot for base in cls.__mro__[1:] for slot in vars(base).get("__slots__", ())}
+    names: Mapping[str, Field[Any]] = getattr(cls, _FIELDS)
+    members = {k: v for k, v in vars(cls).items() if k not in names and k not in ("__dict__", "__weakref__")}
+    members["__slots__"] = tuple([name for name in names if name not in inherited])
+    metaclass: Any = type(cls)
+    slotted: type[Any] = metaclass(cls.__name__, cls.__bases__, members)
+    slotted.__qualname__ = cls.__qualname__
+    return slotted
+
+
+def _replaced(self: Any, /, **changes: object) -> Any:
+    return dataclasses.replace(self, **changes)
 
 
 class _Method:

@@ -10,7 +10,6 @@ what `jax.export` serializes, which holds a portable artifact. ::
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,16 +18,17 @@ from typing import Any, Final, Protocol, runtime_checkable
 from hloom.errors import HloError, expect
 from hloom.ir.module import HloModule
 from hloom.jaxlib import private
+from hloom.regex import regex
 
 _BYTECODE: Final = b"ML\xefR"
 """The first bytes of MLIR bytecode."""
-_TEXT: Final = re.compile(
+_TEXT: Final = regex(
     rb"(?:\s|//[^\n]*(?:\n|\Z)|[#!][\w.]+\s*=[^\n]*\n)*"
     rb'(?:"builtin\.module"|module\b[^{]*\{|(?:func\.)?func\b[^{]*@|"?(?:stablehlo|mhlo|vhlo|chlo|sdy)\.)'
 )
-_POSITION: Final = re.compile(r"-:(?P<line>\d+):(?P<column>\d+): (?:error: )?")
+_POSITION: Final = regex(r"-:(?P<line>\d+):(?P<column>\d+): (?:error: )?")
 """A place in a text that MLIR read from no file."""
-_DIALECTS: Final = re.compile(rb"\b(?:stablehlo|mhlo|vhlo|chlo|func)\.\w|\bfunc\s+@")
+_DIALECTS: Final = regex(rb"\b(?:stablehlo|mhlo|vhlo|chlo|func)\.\w|\bfunc\s+@")
 
 
 @runtime_checkable

@@ -7,14 +7,14 @@ the estimates of Golub and Van Loan, Matrix Computations, for the usual number o
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.custom_call import CustomCall
+from hloom.regex import regex
 
-_TARGET: Final = re.compile(r"lapack_([sdcz])(\w+?)_ffi")
+_TARGET: Final = regex(r"lapack_([sdcz])(\w+?)_ffi")
 _COMPLEX: Final = 4.0
 """Real operations for one complex operation, on average of additions and multiplications."""
 

@@ -12,7 +12,6 @@ once, so an error is raised where the mistake is. Names follow jaxlib's XlaBuild
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -30,10 +29,11 @@ from hloom.ir.metadata import OpMetadata
 from hloom.ir.module import ALIAS_KINDS, Alias, HloModule
 from hloom.ir.operation import REGISTRY, Operation, ProgramShape
 from hloom.ir.sharding import Sharding
+from hloom.regex import regex
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
-_UNPRINTABLE: Final = re.compile(r"[^A-Za-z0-9_.\-]")
+_UNPRINTABLE: Final = regex(r"[^A-Za-z0-9_.\-]")
 
 
 class XlaComputation(HloModule):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.ir.value import Value
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.shape.element_type import ElementType
 
 LOOSE: Final = 1 / 8
@@ -24,8 +24,8 @@ LOOSE: Final = 1 / 8
 GROWTH: Final = "rounding errors grow as large as the numbers"
 """The reason why differing elements have no bound."""
 _NUMBER: Final = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
-_ULPS: Final = re.compile(rf"({_NUMBER})\s*ulps?")
-_RELATIVE: Final = re.compile(rf"(?:rtol=({_NUMBER}))?,?(?:atol=({_NUMBER}))?")
+_ULPS: Final = regex(rf"({_NUMBER})\s*ulps?")
+_RELATIVE: Final = regex(rf"(?:rtol=({_NUMBER}))?,?(?:atol=({_NUMBER}))?")
 
 
 @dataclass(frozen=True, slots=True)

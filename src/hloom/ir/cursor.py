@@ -7,26 +7,27 @@ from collections.abc import Iterator
 from typing import Final
 
 from hloom.errors import HloError, ParseError
+from hloom.regex import regex
 from hloom.shape.element_type import NAMES
 from hloom.shape.shape import Shape
 from hloom.shape.shape_parser import parse_shape_at
 
 # Blanks are those of XLA's lexer. Patterns are ASCII and possessive, so that matching never backtracks far.
-_BLANK: Final = re.compile(r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+")
-_INTEGER: Final = re.compile(r"-?[0-9]++")
-_NAME: Final = re.compile(r"(%?)([A-Za-z_][A-Za-z0-9_.\-]*+)(:?)")
-_ELEMENT: Final = re.compile(r"#([0-9]{1,18})(?![0-9])")
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
-_KEY: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*+)=")
+_BLANK: Final = regex(r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+")
+_INTEGER: Final = regex(r"-?[0-9]++")
+_NAME: Final = regex(r"(%?)([A-Za-z_][A-Za-z0-9_.\-]*+)(:?)")
+_ELEMENT: Final = regex(r"#([0-9]{1,18})(?![0-9])")
+_WORD: Final = regex(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
+_KEY: Final = regex(r"([A-Za-z_][A-Za-z0-9_.\-]*+)=")
 _KEYWORD_END: Final = r"(?![A-Za-z0-9_.\-:=])"
-_BOOLEAN: Final = re.compile(rf"(?:true|false){_KEYWORD_END}")
-_STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|\'([^\'\\]*+(?:\\.[^\'\\]*+)*+)\'')
-_NUMBER: Final = re.compile(
+_BOOLEAN: Final = regex(rf"(?:true|false){_KEYWORD_END}")
+_STRING: Final = regex(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|\'([^\'\\]*+(?:\\.[^\'\\]*+)*+)\'')
+_NUMBER: Final = regex(
     r"-?(?:inf(?![A-Za-z0-9_.\-])|nan(?![A-Za-z0-9_.\-])"
     r"|(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+)"
 )
-_JSON: Final = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|"', re.S)
-_SHAPE_HEAD: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*+)[ \t\r\n]*+\[|\(|b\(")
+_JSON: Final = regex(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|"', re.S)
+_SHAPE_HEAD: Final = regex(r"([A-Za-z][A-Za-z0-9]*+)[ \t\r\n]*+\[|\(|b\(")
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 # fmt: off
@@ -302,7 +303,7 @@ _ESCAPES = {
     "v": "\v",
     "?": "?",
 }
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = regex(
     r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.?))", re.S
 )
 
@@ -336,7 +337,7 @@ def unescape(text: str) -> str:
 
 
 _SPECIAL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
-_UNPRINTABLE = re.compile(r"[^ -~]|[\"'\\]")
+_UNPRINTABLE = regex(r"[^ -~]|[\"'\\]")
 
 
 def escape(text: str) -> str:

@@ -8,7 +8,6 @@ group mode of the collective, which follows from ``channel_id`` and ``use_global
 from __future__ import annotations
 
 import math
-import re
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +16,7 @@ from hloom.ir.codec import REQUIRED, Message, attribute
 from hloom.ir.cursor import Cursor
 from hloom.ir.device import DeviceContext, DeviceId
 from hloom.records import dataclass
+from hloom.regex import regex
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -293,9 +293,9 @@ def _rows(numbers: tuple[int, ...], size: int) -> Groups:
 
 
 _MOST_DEVICES: Final = 1 << 20
-_DEVICE_IDS: Final = re.compile(r",\s*device_ids\s*=\s*(?=\()")
-_TILES_AHEAD: Final = re.compile(r"\(\s*(?=\[)")
-_PAIR_OF_SIZES: Final = re.compile(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]\s*<=")
+_DEVICE_IDS: Final = regex(r",\s*device_ids\s*=\s*(?=\()")
+_TILES_AHEAD: Final = regex(r"\(\s*(?=\[)")
+_PAIR_OF_SIZES: Final = regex(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]\s*<=")
 
 
 class ReplicaGroupsCodec:

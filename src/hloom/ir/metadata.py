@@ -12,6 +12,7 @@ from hloom.ir.cursor import Cursor, escape, is_json_dictionary
 from hloom.ir.naming import sanitized
 from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
 from hloom.records import dataclass
+from hloom.regex import regex
 
 Message: TypeAlias = Any
 ShapeIndex: TypeAlias = tuple[int, ...]
@@ -187,7 +188,7 @@ def _payload(message: Message, payloads: Sequence[bytes]) -> bytes:
 
 
 # The form that XLA prints, without escapes, is matched at once, because dumps contain much metadata.
-_PRINTED: Final = re.compile(
+_PRINTED: Final = regex(
     r"\{"
     + "".join(rf'(?:{field}="([^"\\\n]*+)" ?+)?+' for field in _TEXTS[:3])
     + "".join(rf"(?:{field}=([0-9]{{1,9}}+)(?: |(?=\}})))?+" for field in _INT32S)
@@ -220,7 +221,7 @@ def quoted_or_json(value: str) -> str:
 # -- statistics
 
 
-_STATISTIC: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
+_STATISTIC: Final = regex(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,7 @@ class OriginalArray:
         return OriginalArray(message.instruction_name, tuple(message.shape_index))
 
 
-_TREE_TOKEN: Final = re.compile(r"[(),{}]")
+_TREE_TOKEN: Final = regex(r"[(),{}]")
 _DEEPEST: Final = 200
 _WIDEST: Final = 1 << 20
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final
 
+from hloom.regex import regex
 from hloom.shape.element_type import NAMES
 
-_BAD_START: Final = re.compile(r"[^A-Za-z_]")
-_BAD: Final = re.compile(r"[^A-Za-z0-9_.\-]")
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_BAD_START: Final = regex(r"[^A-Za-z_]")
+_BAD: Final = regex(r"[^A-Za-z0-9_.\-]")
+_NUMBER: Final = regex(r"[+-]?[0-9]{1,19}")
 _INT64_END: Final = 1 << 63
 _remembered: Final = lru_cache(maxsize=1 << 14)
 """Passes and clones take the names of a module again and again."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from hloom.ir.cursor import Cursor, escape
 from hloom.records import dataclass
+from hloom.regex import regex
 
-_NUMBER: Final = re.compile(r"[0-9]++")
+_NUMBER: Final = regex(r"[0-9]++")
 _LOCATION_FIELDS: Final = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
 _FRAME_FIELDS: Final = ("file_location_id", "parent_frame_id")
 

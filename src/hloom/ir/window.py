@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, TypeAlias
 
 from hloom.errors import ParseError, plural
 from hloom.ir.codec import REQUIRED, Message, attribute
 from hloom.ir.cursor import Cursor
 from hloom.records import dataclass
+from hloom.regex import regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ def dilate(size: int, dilation: int) -> int:
 
 Window: TypeAlias = tuple[WindowDimension, ...]
 
-_DIGITS_X: Final = re.compile(r"-?\d+(?:x-?\d+)*")
-_PADS: Final = re.compile(r"-?\d+_-?\d+(?:_-?\d+)?(?:x-?\d+_-?\d+(?:_-?\d+)?)*")
-_EDGES: Final = re.compile(r"-?\d+_-?\d+(?:x-?\d+_-?\d+)*(?![\dx_])")
+_DIGITS_X: Final = regex(r"-?\d+(?:x-?\d+)*")
+_PADS: Final = regex(r"-?\d+_-?\d+(?:_-?\d+)?(?:x-?\d+_-?\d+(?:_-?\d+)?)*")
+_EDGES: Final = regex(r"-?\d+_-?\d+(?:x-?\d+_-?\d+)*(?![\dx_])")
 _WINDOW_FIELDS: Final = {
     "stride": "stride",
     "lhs_dilate": "base_dilation",
@@ -267,7 +267,7 @@ class ConvolutionDimensionNumbers:
 
 
 _DIMENSION_NUMBERS: Final = range(64)
-_LABELS: Final = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
+_LABELS: Final = regex(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
 
 
 class DimLabelsCodec:

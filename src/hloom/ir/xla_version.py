@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 from hloom.errors import HloError
+from hloom.regex import regex
 
-_WRITTEN: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6})?[0-9A-Za-z.+\-]*)?")
+_WRITTEN: Final = regex(r"([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6})?[0-9A-Za-z.+\-]*)?")
 
 
 class XlaVersion(NamedTuple):

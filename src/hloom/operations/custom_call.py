@@ -36,6 +36,7 @@ from hloom.operations.arithmetic import Add
 from hloom.operations.control_flow import check_aliasing
 from hloom.operations.sorting import errors_of_leading
 from hloom.operations.values import described, elements_of, fits
+from hloom.regex import regex
 from hloom.shape.literal import Literal, python_array
 from hloom.shape.shape import Shape
 
@@ -49,16 +50,16 @@ KNOWN: Final[dict[str, Target]] = {}
 """The targets that hloom provides, as far as their modules have been loaded; see `target_of`."""
 
 _HOMES: Final = (
-    (re.compile(r"lapack_[sdcz]\w+_ffi"), "hloom.operations.lapack.evaluation"),
-    (re.compile(r"TopK"), "hloom.runtime.top_k"),
+    (regex(r"lapack_[sdcz]\w+_ffi"), "hloom.operations.lapack.evaluation"),
+    (regex(r"TopK"), "hloom.runtime.top_k"),
     (
-        re.compile(r"__(cu\w*|onednn)\$.*|(cu|hip)_threefry2x32\w*|Qr|Eigh|ProductOf\w+Reflectors"),
+        regex(r"__(cu\w*|onednn)\$.*|(cu|hip)_threefry2x32\w*|Qr|Eigh|ProductOf\w+Reflectors"),
         "hloom.library_calls.evaluation",
     ),
 )
 """Modules that fill `KNOWN` when they are imported, by the names of their targets."""
 
-_IDENTITIES: Final = re.compile(
+_IDENTITIES: Final = regex(
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|xla\.sdy\.\w+"
     r"|MoveToHost|MoveToDevice|annotate_device_placement|Pin|Unpin|LayoutConstraint|ShardBarrier(From|To)"
     r"|SetBound"

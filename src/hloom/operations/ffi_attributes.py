@@ -14,16 +14,17 @@ import numpy as np
 
 from hloom.errors import ParseError
 from hloom.ir.cursor import unescape
+from hloom.regex import regex
 
 Attributes: TypeAlias = dict[str, Any]
 """Values by name: numpy scalars, one-dimensional numpy arrays, strings, and nested dictionaries."""
 
-_NAME: Final = re.compile(r'[A-Za-z_][A-Za-z0-9_$.]*|"(?:[^"\\]|\\.)*"')
-_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_NUMBER: Final = re.compile(r"[-+]?(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)")
-_TYPE: Final = re.compile(r"\s*:\s*([a-z]+[0-9]*)")
-_ARRAY: Final = re.compile(r"array<\s*([a-z]+[0-9]*)\s*(?::([^>]*))?>")
-_SPACE: Final = re.compile(r"\s*")
+_NAME: Final = regex(r'[A-Za-z_][A-Za-z0-9_$.]*|"(?:[^"\\]|\\.)*"')
+_STRING: Final = regex(r'"((?:[^"\\]|\\.)*)"')
+_NUMBER: Final = regex(r"[-+]?(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)")
+_TYPE: Final = regex(r"\s*:\s*([a-z]+[0-9]*)")
+_ARRAY: Final = regex(r"array<\s*([a-z]+[0-9]*)\s*(?::([^>]*))?>")
+_SPACE: Final = regex(r"\s*")
 _SIGNED: Final = {"8": np.int8, "16": np.int16, "32": np.int32, "64": np.int64}
 _UNSIGNED: Final = {"8": np.uint8, "16": np.uint16, "32": np.uint32, "64": np.uint64}
 _TYPES: Final[dict[str, type[np.generic]]] = {

@@ -6,7 +6,6 @@ operation that must run before.
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar, Final
 
 from hloom.errors import EvaluationError, ShapeError
@@ -21,12 +20,13 @@ from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.collectives import waiting
 from hloom.operations.values import context, described, fits, zeros
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 
 PAIRS: Final = "_xla_send_recv_source_target_pairs"
 """The frontend attribute with the (source, target) pairs of a program that all devices run."""
-_PAIR: Final = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_PAIR: Final = regex(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 def pairs_of(instruction: HloInstruction) -> list[tuple[int, int]] | None:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from hloom.errors import HloError, ShapeError, plural
+from hloom.regex import regex
 from hloom.shape.element_type import F8E8M0FNU, S64, U64, ElementType
 from hloom.shape.float_format import float_format
 from hloom.shape.literal import Literal
@@ -25,17 +26,13 @@ from hloom.shape.shape import Shape
 Array = np.ndarray
 
 _NUMBER = r"-?(?:[0-9]+\.?[0-9]*|(?<=-)\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-_TOKEN = re.compile(
-    rf"(?P<number>{_NUMBER})|-?inf\b|-?nan\b(?:\((?P<payload>0x[0-9a-fA-F]+)\))?|true\b|false\b"
-)
-_INTEGER = re.compile(r"-?[0-9]{1,20}")
-_SCALAR = re.compile(
-    r"\s*((?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|true|false|-?inf|-?nan))(?=\s*(?:\)|$))"
-)
-_PLAIN = re.compile(r"(?:[-+0-9.eE,{}()\snaif]++|/\*.*?\*/)*+", re.DOTALL)
-_LAST_BRACE = re.compile(r"\}\s*\)")
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_ODD_NUMBER = re.compile(r"(?<![eE])\+|(?<![-0-9])\.")
+_TOKEN = regex(rf"(?P<number>{_NUMBER})|-?inf\b|-?nan\b(?:\((?P<payload>0x[0-9a-fA-F]+)\))?|true\b|false\b")
+_INTEGER = regex(r"-?[0-9]{1,20}")
+_SCALAR = regex(r"\s*((?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|true|false|-?inf|-?nan))(?=\s*(?:\)|$))")
+_PLAIN = regex(r"(?:[-+0-9.eE,{}()\snaif]++|/\*.*?\*/)*+", re.DOTALL)
+_LAST_BRACE = regex(r"\}\s*\)")
+_COMMENT = regex(r"/\*.*?\*/", re.DOTALL)
+_ODD_NUMBER = regex(r"(?<![eE])\+|(?<![-0-9])\.")
 _BRACES_TO_BLANKS = bytes.maketrans(b"{}()", b"    ")
 _MOST_DIMENSIONS = 64
 _ALL_64: Final = (1 << 64) - 1

@@ -6,8 +6,9 @@ import re
 from typing import Any, Final, NoReturn
 
 from hloom.errors import ParseError
+from hloom.regex import regex
 
-_BLANK: Final = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)+", re.DOTALL)
+_BLANK: Final = regex(r"(?:\s+|/\*.*?\*/|//[^\n]*)+", re.DOTALL)
 
 
 class CharacterScanner:

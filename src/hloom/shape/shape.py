@@ -6,13 +6,13 @@ After XLA's page "Shapes and layout". Shapes are immutable and hashable; text an
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
 from typing import TYPE_CHECKING, ClassVar, SupportsIndex
 
 from hloom.display import Displayed
 from hloom.errors import ShapeError, expect, plural
+from hloom.regex import regex
 from hloom.shape.element_type import BUFFER, OPAQUE, TOKEN, TUPLE, ElementType
 from hloom.shape.layout import Layout
 from hloom.shape.shape_checks import check_kind, check_layout
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ShapeIndex = tuple[int, ...]
 
 _FIELDS = ("element_type", "dimensions", "dynamic_dimensions", "layout", "tuple_shapes")
-_SHAPE_SIGN = re.compile(r"[\[(]")
+_SHAPE_SIGN = regex(r"[\[(]")
 """A text with one of these is that of a shape, not the name of an element type."""
 
 

@@ -9,23 +9,23 @@ and the older page's tile spelling.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from hloom.errors import HloError
+from hloom.regex import regex
 from hloom.shape.element_type import ElementType
 from hloom.shape.layout import Layout, PaddingValue, SplitConfig, Tile
 from hloom.shape.scanner import CharacterScanner, place_in_text
 from hloom.shape.shape import Shape
 
-_ARRAY = re.compile(r"[A-Za-z]\w*\[[0-9,<=?]*+\](?:\{[0-9:][^{}\s/]*+\})?+")
-_FLAT_TUPLE = re.compile(r"\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)")
-_LAYOUT_AHEAD = re.compile(r"\s*(?:/\*|\{\s*(?:[0-9:]|/\*))")
-_WORD = re.compile(r"[A-Za-z]\w*")
-_INTEGER = re.compile(r"-?[0-9]+")
-_LAYOUT_START = re.compile(r"\{(?:\s++|/\*(?:[^*]++|\*(?!/))*+\*/)*+[0-9:]")
+_ARRAY = regex(r"[A-Za-z]\w*\[[0-9,<=?]*+\](?:\{[0-9:][^{}\s/]*+\})?+")
+_FLAT_TUPLE = regex(r"\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)")
+_LAYOUT_AHEAD = regex(r"\s*(?:/\*|\{\s*(?:[0-9:]|/\*))")
+_WORD = regex(r"[A-Za-z]\w*")
+_INTEGER = regex(r"-?[0-9]+")
+_LAYOUT_START = regex(r"\{(?:\s++|/\*(?:[^*]++|\*(?!/))*+\*/)*+[0-9:]")
 _ASTERISK_OPERATOR = "\N{ASTERISK OPERATOR}"
 """The sign for combined dimensions in the page "Tiled layout"."""
 _INT64_END = 1 << 63

@@ -7,7 +7,6 @@ readers give the same result for a line that this one accepts.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, NamedTuple
 
 from hloom.errors import HloError
@@ -19,6 +18,7 @@ from hloom.ir.metadata import OpMetadata
 from hloom.ir.operation import REGISTRY, Operation, Role
 from hloom.ir.sharding import Sharding
 from hloom.operations.structure import Constant
+from hloom.regex import regex
 from hloom.shape.shape import Shape
 from hloom.shape.shape_parser import parse_shape
 from hloom.text import asynchronous
@@ -39,17 +39,17 @@ _PARENS_1: Final = r"\([^()\n]*+\)"
 _PARENS_2: Final = rf"\((?:[^()\n]++|{_PARENS_1})*+\)"
 _PARENS_3: Final = rf"\((?:[^()\n]++|{_PARENS_2})*+\)"
 _SHAPE: Final = rf"(?:[a-z][a-z0-9]*+\[[0-9,<=?]*+\](?:\{{[^{{}}\s/]*+\}})?+|{_PARENS_3})"
-_LINE: Final = re.compile(
+_LINE: Final = regex(
     rf"[ \t\r\n]*+(ROOT )?+%?({_NAME}) = ({_SHAPE}) ([a-z][a-z0-9\-]*+)"
     rf"\(((?:[^()\"\n]++|{_PARENS_3})*+)\)"
     rf"((?:, (?!metadata=){_KEY}={_VALUE})*+)(?:, metadata=({_BRACES_2}))?+((?:, {_KEY}={_VALUE})*+)"
     r"[ \t\r]*+\n"
     r"(?=[ \t\r\n]*+[A-Za-z_%}])"  # and no attribute continues on the next line
 )
-_ATTRIBUTE: Final = re.compile(rf", ({_KEY})=({_VALUE})")
-_SHAPED_OPERAND: Final = re.compile(rf"(?:/\*index=[0-9]++\*/)?+({_SHAPE}) %?({_NAME}(?:#[0-9]++)*+)(?:, |$)")
-_ELEMENTS: Final = re.compile(rf"({_NAME})((?:#[0-9]{{1,18}}+)++)")
-_COMPUTATIONS: Final = re.compile(rf"%?{_NAME}|\{{(?:%?{_NAME}(?:, %?{_NAME})*+)?+\}}")
+_ATTRIBUTE: Final = regex(rf", ({_KEY})=({_VALUE})")
+_SHAPED_OPERAND: Final = regex(rf"(?:/\*index=[0-9]++\*/)?+({_SHAPE}) %?({_NAME}(?:#[0-9]++)*+)(?:, |$)")
+_ELEMENTS: Final = regex(rf"({_NAME})((?:#[0-9]{{1,18}}+)++)")
+_COMPUTATIONS: Final = regex(rf"%?{_NAME}|\{{(?:%?{_NAME}(?:, %?{_NAME})*+)?+\}}")
 _RESERVED: Final = KEYWORDS | TYPE_NAMES
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -13,6 +12,7 @@ from hloom.ir.cursor import KEYWORDS, Cursor
 from hloom.ir.instruction import HloInstruction, check_arity
 from hloom.ir.naming import NameUniquer, sanitized
 from hloom.ir.operation import REGISTRY, Operation, ProgramShape, Role
+from hloom.regex import regex
 from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES, READERS
@@ -20,11 +20,11 @@ from hloom.text.attributes import Attributes
 from hloom.text.operand_checks import problem
 from hloom.text.result_shape import DERIVED, inferred_shape
 
-_OPCODE: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+")
+_OPCODE: Final = regex(r"[a-z][A-Za-z0-9_\-]*+")
 _LONGEST_OPCODE: Final = 100
 """Limit of the characters of an unknown opcode in its message."""
-_CALL_AHEAD: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+[ \t\r\n]*+\(")
-ROOT: Final = re.compile(r"ROOT(?![A-Za-z0-9_.\-:=])")
+_CALL_AHEAD: Final = regex(r"[a-z][A-Za-z0-9_\-]*+[ \t\r\n]*+\(")
+ROOT: Final = regex(r"ROOT(?![A-Za-z0-9_.\-:=])")
 _DEEPEST: Final = 100
 
 

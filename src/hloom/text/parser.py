@@ -20,16 +20,17 @@ from hloom.ir.module import HloModule
 from hloom.ir.naming import NameUniquer
 from hloom.ir.operation import REGISTRY, ProgramShape
 from hloom.ir.stack_frames import StackFrames
+from hloom.regex import regex
 from hloom.shape.shape import Shape
 from hloom.text.fast_lines import FastLines
 from hloom.text.header import parse_header_attributes
 from hloom.text.instruction_parser import InstructionParser
 
-_HEADER: Final = re.compile(r"HloModule(?![A-Za-z0-9_.\-:=])")
-_ENTRY: Final = re.compile(r"ENTRY(?![A-Za-z0-9_.\-:=])")
-_FILE_NAMES: Final = re.compile(r"FileNames(?![A-Za-z0-9_.\-:=])")
-_FIRST_WORD: Final = re.compile(r"%?[A-Za-z_][A-Za-z0-9_.\-]*+:?")
-_DIVIDER: Final = re.compile(r"^// -----[^\n]*$", re.M)
+_HEADER: Final = regex(r"HloModule(?![A-Za-z0-9_.\-:=])")
+_ENTRY: Final = regex(r"ENTRY(?![A-Za-z0-9_.\-:=])")
+_FILE_NAMES: Final = regex(r"FileNames(?![A-Za-z0-9_.\-:=])")
+_FIRST_WORD: Final = regex(r"%?[A-Za-z_][A-Za-z0-9_.\-]*+:?")
+_DIVIDER: Final = regex(r"^// -----[^\n]*$", re.M)
 
 
 def parse_module(text: str, *, quick: bool = True) -> HloModule:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from hloom.ir.codec import REQUIRED
@@ -15,6 +14,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import V0_11
+from hloom.regex import regex
 from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.constants import constant_text
@@ -22,7 +22,7 @@ from hloom.text.header import header_text
 
 _COMPACT_OPERANDS: Final = 4
 # XLA does not print an empty list of queues for a GPU instruction.
-_NO_QUEUES: Final = re.compile(r'"wait_on_operation_queues":\s*+\[\s*+\]\s*+,')
+_NO_QUEUES: Final = regex(r'"wait_on_operation_queues":\s*+\[\s*+\]\s*+,')
 _ALWAYS_SHOWN: Final = ("result_accuracy", "is_composite")
 _CONFIGURATIONS: Final = ("infeed_config", "outfeed_config")
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.ir.operation import REGISTRY
+from hloom.regex import regex
 from hloom.text.annotations import CONTROL_PREDECESSORS
 
 
@@ -49,13 +50,13 @@ class Token(NamedTuple):
 
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
-_LEXEME: Final = re.compile(
+_LEXEME: Final = regex(
     r'(?P<opaque>"(?:[^"\\\n]|\\.)*+(?:"|(?=\n)|\Z)|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z))'
     r"|(?P<type>[A-Za-z][A-Za-z0-9]*+\[[^\]\n(){}]*+\]?(?:\{[^{}\n=]*+\})?+)"
     rf"|(?P<word>%?{_NAME})(?P<after>[ \t]*+[=({{:]?)"
     r"|(?P<mark>[(){},])"
 )
-STATEMENT: Final = re.compile(
+STATEMENT: Final = regex(
     rf"^[ \t]*+(?:HloModule\b|ENTRY\b|(?:ROOT[ \t]++)?+(?:%{_NAME}[ \t]*+=|{_NAME}[ \t]++=)"
     rf"|%?{_NAME}[^=\n]*\{{[ \t]*$|\}})",
     re.M,

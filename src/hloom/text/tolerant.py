@@ -18,6 +18,7 @@ from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.shape.shape import Shape
 from hloom.text.instruction_parser import NO_SHAPE, ROOT, UNFINISHED, InstructionParser
 from hloom.text.parser import ModuleParser
@@ -25,15 +26,15 @@ from hloom.text.parser import ModuleParser
 _OPAQUE: Final = r'"(?:[^"\\\n]|\\.)*+"?+|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/'
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
 _DEFINITION: Final = rf"(?<![\w.\-%])(?:ROOT\s++)?+(?:%{_NAME}\s*+|{_NAME}\s++)=(?!=)"
-_NEXT_LINE: Final = re.compile(
+_NEXT_LINE: Final = regex(
     rf"{_OPAQUE}|(?P<next>{_DEFINITION}|^[ \t]*+\}}|(?<=\s)\}}(?=[ \t]*+(?:\n|\Z))|^[^=\n]*\{{[ \t]*$)", re.M
 )
-_NEXT_COMPUTATION: Final = re.compile(
+_NEXT_COMPUTATION: Final = regex(
     rf"{_OPAQUE}|(?P<next>^[ \t]*+(?:ENTRY\s++)?+%?{_NAME}[ \t]*+(?:\([^\n]*->[^\n]*)?\{{)", re.M
 )
-_WORD: Final = re.compile(_NAME)
-_HEAD: Final = re.compile(rf"(?:ROOT\s++)?+%?({_NAME})\s*+=(?!=)")
-_FIRST_NAME: Final = re.compile(rf"\s*+(?:ENTRY\s++)?+%?({_NAME})")
+_WORD: Final = regex(_NAME)
+_HEAD: Final = regex(rf"(?:ROOT\s++)?+%?({_NAME})\s*+=(?!=)")
+_FIRST_NAME: Final = regex(rf"\s*+(?:ENTRY\s++)?+%?({_NAME})")
 
 _RULES_OF_BODIES: Final = frozenset(("computation.parameter-numbers", "computation.result-shape"))
 """Rules that a computation may break only because some of its instructions could not be read."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import stat
 import struct
 import sys
@@ -31,6 +30,7 @@ from typing import Final, TypeGuard
 
 from hloom.errors import HloError
 from hloom.records import dataclass
+from hloom.regex import regex
 
 _MAGIC: Final = b"hloom-code-2\n"
 _ANY_MAGIC: Final = b"hloom-code-"
@@ -38,8 +38,8 @@ _ANY_MAGIC: Final = b"hloom-code-"
 _SUFFIX: Final = ".hloomcode"
 _DIGEST: Final = hashlib.sha256
 _KEY_DIGITS: Final = 40
-_ENTRY_NAME: Final = re.compile(rf"[0-9a-f]{{{_KEY_DIGITS}}}\.hloomcode")
-_TEMPORARY_NAME: Final = re.compile(rf"\.[0-9a-f]{{{_KEY_DIGITS}}}-[0-9a-f]{{16}}\.hloomcode")
+_ENTRY_NAME: Final = regex(rf"[0-9a-f]{{{_KEY_DIGITS}}}\.hloomcode")
+_TEMPORARY_NAME: Final = regex(rf"\.[0-9a-f]{{{_KEY_DIGITS}}}-[0-9a-f]{{16}}\.hloomcode")
 _TEMPORARY_SECONDS: Final = 3600.0
 """Age from which a temporary file is taken to be left behind by a process that died."""
 _LENGTH: Final = struct.Struct("<Q")

@@ -22,11 +22,12 @@ from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import NEWEST, XlaVersion
 from hloom.operations.structure import Constant, Tuple
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 from hloom.text.printer import print_computation, print_instruction
 
-_SIGNED_ZERO: Final = re.compile(r"-0(?![\w.])")
+_SIGNED_ZERO: Final = regex(r"-0(?![\w.])")
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,15 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from hloom.jaxlib import private
+from hloom.regex import regex
 
 _CALLBACKS: Final = "hloom.callbacks"
 _IDENTITY: Final = "hloom.identity"
-_CALLBACKS_MARK: Final = re.compile(rb"hloom-callbacks-(\d+);")
-_CALLBACKS_AT_END: Final = re.compile(_CALLBACKS_MARK.pattern + rb"\Z")
-_IDENTITY_MARK: Final = re.compile(rb"hloom-identity-([0-9a-f]{64});")
-_LOCATION: Final = re.compile(r"^#(loc\d*) = loc\((.*)\)$", re.MULTILINE)
-_USE: Final = re.compile(r" loc\(#(loc\d*)\)$", re.MULTILINE)
+_CALLBACKS_MARK: Final = regex(rb"hloom-callbacks-(\d+);")
+_CALLBACKS_AT_END: Final = regex(_CALLBACKS_MARK.pattern + rb"\Z")
+_IDENTITY_MARK: Final = regex(rb"hloom-identity-([0-9a-f]{64});")
+_LOCATION: Final = regex(r"^#(loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_USE: Final = regex(r" loc\(#(loc\d*)\)$", re.MULTILINE)
 _numbers: Final = itertools.count(1)
 _waiting: Final[dict[int, Sequence[Any]]] = {}
 """Python callbacks of modules between JAX's compiler and the plug-in, by number."""

@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import itertools
 import os
-import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -27,11 +26,12 @@ from hloom.jax.pjrt.native import native
 from hloom.jax.pjrt.structs import CLIENT, DESCRIPTION, DEVICE, MEMORY, TOPOLOGY
 from hloom.jaxlib import private
 from hloom.lifetime import keep_for_ever
+from hloom.regex import regex
 
 MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
 _STRING, _INTEGER, _INTEGERS, _FLOAT, _BOOLEAN = range(5)
 """PJRT's types of named values."""
-_FLAG: Final = re.compile(r"--?xla_force_host_platform_device_count=(\d+)")
+_FLAG: Final = regex(r"--?xla_force_host_platform_device_count=(\d+)")
 
 
 class ClientMemory(Handle):

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,10 +14,11 @@ from hloom.jax.devices.memory_layouts import canonical
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jaxlib import private
 from hloom.records import dataclass
+from hloom.regex import regex
 
 _MEMORY_KIND: Final = "mhlo.memory_kind"
 _LAYOUT: Final = "mhlo.layout_mode"
-_ORDER: Final = re.compile(r"\{(\d+(?:,\d+)*)?\}")
+_ORDER: Final = regex(r"\{(\d+(?:,\d+)*)?\}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from typing import Any, Final, TypeAlias
 
 from hloom.errors import HloError
 from hloom.records import dataclass
+from hloom.regex import regex
 
 Sizes: TypeAlias = Mapping[str, int]
 Attributes: TypeAlias = Mapping[str, Any]
@@ -194,7 +195,7 @@ class LapackRoutine:
 ROUTINES: Final[dict[str, LapackRoutine]] = {}
 """The routines by the target of their custom calls."""
 
-_ARRAY: Final = re.compile(r"(\w+)(?::([tric]))?(?:\[([A-Z,]*)\])?")
+_ARRAY: Final = regex(r"(\w+)(?::([tric]))?(?:\[([A-Z,]*)\])?")
 
 
 def _arrays(words: Sequence[str], known: Sequence[Declared] = ()) -> tuple[Declared, ...]:

@@ -19,9 +19,10 @@ from hloom.operations.movement import Pad, Slice
 from hloom.operations.structure import Tuple
 from hloom.passes.op_expander import OpExpander
 from hloom.passes.writing import Writer
+from hloom.regex import regex
 
-_NUMBER: Final = re.compile(r"(dimension|amount|amt)=(\d+)")
-_LIST: Final = re.compile(r"(start_indices|limit_indices|strides)=\[([\d,; ]*)\]")
+_NUMBER: Final = regex(r"(dimension|amount|amt)=(\d+)")
+_LIST: Final = regex(r"(start_indices|limit_indices|strides)=\[([\d,; ]*)\]")
 
 
 class MultiSliceCalls(OpExpander, name="multi-slice-calls", of=CustomCall):

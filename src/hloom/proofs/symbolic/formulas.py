@@ -9,7 +9,6 @@ their directions: ``Gt(Maximum(A, B), B) ⇒ Gt(A, B)``. A condition on the elem
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Final
@@ -17,9 +16,10 @@ from typing import Final
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.proofs.symbolic.rules import RuleBook, Sketch
+from hloom.regex import regex
 from hloom.shape.element_type import PRED, ElementType
 
-_SYMBOL: Final = re.compile(r"\b[A-Za-z]\b")
+_SYMBOL: Final = regex(r"\b[A-Za-z]\b")
 
 
 class Formula:

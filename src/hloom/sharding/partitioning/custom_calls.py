@@ -8,7 +8,6 @@ A rule names the factors of each dimension, major first; ``ij`` is a dimension o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
@@ -21,6 +20,7 @@ from hloom.operations.custom_call import CustomCall
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.shape.shape import Shape
 from hloom.sharding.tiling.tiling import Tiling
 
@@ -38,11 +38,11 @@ BATCH_PARTITIONABLE: Final[set[str]] = set()
 TILEWISE: Final[set[str]] = set()
 """Call targets that every device calls with its tiles, without resharding."""
 
-_RULE: Final = re.compile(r"#sdy\.op_sharding_rule<\((.*)\)->\((.*)\) \{([^{}]*)\}(.*)>")
-_VALUE: Final = re.compile(r"\[([^\[\]]*)\]")
-_FACTOR: Final = re.compile(r"[a-z](?:_\d+)?")
-_SIZE: Final = re.compile(r"([a-z](?:_\d+)?)=(\d+)")
-_REPLICATED: Final = re.compile(r"(?:need_replication|permutation)=\{([^{}]*)\}")
+_RULE: Final = regex(r"#sdy\.op_sharding_rule<\((.*)\)->\((.*)\) \{([^{}]*)\}(.*)>")
+_VALUE: Final = regex(r"\[([^\[\]]*)\]")
+_FACTOR: Final = regex(r"[a-z](?:_\d+)?")
+_SIZE: Final = regex(r"([a-z](?:_\d+)?)=(\d+)")
+_REPLICATED: Final = regex(r"(?:need_replication|permutation)=\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)

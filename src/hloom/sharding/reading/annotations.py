@@ -16,6 +16,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.named_sharding import NamedSharding
 from hloom.ir.sharding import Sharding
 from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL, CustomCall
+from hloom.regex import regex
 from hloom.shape.shape import Shape
 from hloom.sharding.planning.propagation import Border, Propagation, Statement
 from hloom.sharding.planning.value_classes import ValueClasses
@@ -26,7 +27,7 @@ from hloom.sharding.tiling.tiling import Tiling, coordinate_in_mesh
 Tilings: TypeAlias = "Tiling | tuple[Tilings, ...]"
 """The tiling of an array or a token, or those of the elements of a tuple, nested like its shape."""
 
-_UNSPECIFIED: Final = re.compile(r"unspecified_dims=\[([\d, ]*)\]")
+_UNSPECIFIED: Final = regex(r"unspecified_dims=\[([\d, ]*)\]")
 _BORDER_SHARDINGS: Final = {TO_LOCAL: "xla.sdy.in_shardings", TO_GLOBAL: "xla.sdy.out_shardings"}
 """The frontend attribute that states the shardings at a border of a manual region, by call target."""
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from hloom.errors import HloError, plural
 from hloom.ir.module import HloModule
+from hloom.regex import regex
 from hloom.sharding.reading.shardy import parse_meshes
 from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
 
-_AXIS: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
+_AXIS: Final = regex(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
 
 
 def parse_mesh(text: str) -> dict[str, int]:

@@ -19,15 +19,14 @@ from typing import Final
 from hloom.errors import HloError
 from hloom.ir.device_groups import AxisRef, Mesh
 from hloom.ir.named_sharding import DimensionSharding, NamedSharding
+from hloom.regex import regex
 
-_MESH: Final = re.compile(
-    r'(\w+|"[^"]*")\s*=\s*#sdy\.mesh<\[([^\]]*)\](?:,\s*device_ids\s*=\s*\[([^\]]*)\])?>'
-)
-_AXIS: Final = re.compile(r'"([^"]+)"\s*=\s*(\d+)')
-_VALUE: Final = re.compile(r"<@(\w+|\"[^\"]*\"),\s*\[((?:\{[^{}]*\}p?\d*(?:,\s*)?)*)\]([^<>]*)>")
-_DIMENSION: Final = re.compile(r"\{([^{}]*)\}")
-_UNREDUCED: Final = re.compile(r"unreduced=(\w*)\{([^{}]*)\}")
-_REFERENCE: Final = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
+_MESH: Final = regex(r'(\w+|"[^"]*")\s*=\s*#sdy\.mesh<\[([^\]]*)\](?:,\s*device_ids\s*=\s*\[([^\]]*)\])?>')
+_AXIS: Final = regex(r'"([^"]+)"\s*=\s*(\d+)')
+_VALUE: Final = regex(r"<@(\w+|\"[^\"]*\"),\s*\[((?:\{[^{}]*\}p?\d*(?:,\s*)?)*)\]([^<>]*)>")
+_DIMENSION: Final = regex(r"\{([^{}]*)\}")
+_UNREDUCED: Final = regex(r"unreduced=(\w*)\{([^{}]*)\}")
+_REFERENCE: Final = regex(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
 
 
 def parse_meshes(text: str) -> dict[str, Mesh]:

@@ -7,7 +7,6 @@ together.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final, TypeAlias
@@ -21,6 +20,7 @@ from hloom.ir.sharding import Sharding
 from hloom.ir.traits import shape_bytes
 from hloom.operations.structure import Parameter
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.partitioner import partitioned_program
 from hloom.sharding.reading.annotations import Annotations, leaves_of
@@ -32,7 +32,7 @@ from hloom.sharding.reporting.traffic import Execution, executions
 from hloom.sharding.tiling.coordinates import coordinate_along
 from hloom.sharding.tiling.tiling import Tiling
 
-_NAME: Final = re.compile(r"%([\w.-]+)")
+_NAME: Final = regex(r"%([\w.-]+)")
 _SHOWN: Final = 3
 _LEAST: Final = 0.01
 """Fraction of the bytes or of the peak that a suggestion must save."""

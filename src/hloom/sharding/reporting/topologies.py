@@ -8,6 +8,7 @@ from typing import Final
 
 from hloom.errors import HloError
 from hloom.records import dataclass
+from hloom.regex import regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ the A100 (80 GB, NVLink 600 GB/s in both directions), H100 SXM (80 GB, 900 GB/s)
 900 GB/s); 100 Gbit/s Ethernet. Latencies are orders of magnitude.
 """
 
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)
+_SIZE: Final = regex(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)
 _PREFIXES: Final = "KMGT"
 
 

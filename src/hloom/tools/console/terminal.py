@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hloom.regex import regex
 from hloom.visible import visible, visible_line
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-_STYLE: Final = re.compile(r"(\x1b\[(?:[0127]|3[1-6])m)")
+_STYLE: Final = regex(r"(\x1b\[(?:[0127]|3[1-6])m)")
 """The sequences that `styled` writes."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from dataclasses import field
 from typing import Final
@@ -12,13 +11,14 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.verifier import violations
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.text.tolerant import Extent, parse_draft
 from hloom.tools.language_server.source import Source, Span
 
 MOST_PROBLEMS: Final = 200
 """Limit of the errors that are reported."""
-_NAME: Final = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*+)")
-_PART: Final = re.compile(r"%?[A-Za-z0-9_.\-]+|\S?")
+_NAME: Final = regex(r"%?([A-Za-z_][A-Za-z0-9_.\-]*+)")
+_PART: Final = regex(r"%?[A-Za-z0-9_.\-]+|\S?")
 
 
 @dataclass(frozen=True, slots=True)

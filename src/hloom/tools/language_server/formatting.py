@@ -12,12 +12,13 @@ from typing import Final
 from hloom.errors import HloError, broken
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
+from hloom.regex import regex
 from hloom.tools.language_server.analysis import Analysis
 from hloom.tools.language_server.source import Source
 
-_COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<comment>/\*(?!index=\d+\*/)|//)')
-_PERCENT: Final = re.compile(r"^\s*+(?:ROOT\s++)?+%", re.M)
-_LAYOUT: Final = re.compile(r"[ \t]=[ \t]+\(*+[a-z0-9]++\[[^\]\n]*+\]\{[0-9]")
+_COMMENT: Final = regex(r'"(?:[^"\\]|\\.)*+"|(?P<comment>/\*(?!index=\d+\*/)|//)')
+_PERCENT: Final = regex(r"^\s*+(?:ROOT\s++)?+%", re.M)
+_LAYOUT: Final = regex(r"[ \t]=[ \t]+\(*+[a-z0-9]++\[[^\]\n]*+\]\{[0-9]")
 _MEANING: Final = PrintOptions.canonical().replace(
     print_large_constants=True,
     print_metadata=True,

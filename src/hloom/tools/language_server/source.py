@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cached_property
 from typing import Final, NamedTuple
 
-_LINE_END: Final = re.compile(r"\n")
+from hloom.regex import regex
+
+_LINE_END: Final = regex(r"\n")
 _CODECS: Final = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 """The codec of each encoding of positions, and the bytes of a code unit."""
 

@@ -16,13 +16,14 @@ from typing import Any, Final
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
 from hloom.records import dataclass
+from hloom.regex import regex
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 _FILE: Final = Path(__file__).with_name("op_examples.hlo")
-_DIVIDER: Final = re.compile(r"^// ----- (.*)\n", re.M)
-_COMPUTATION: Final = re.compile(r"%(\w+) \{ (.*) \}")
-_VALUE: Final = re.compile(r"([a-z]\w*\[[\d,]*\])(\{.*\})")
+_DIVIDER: Final = regex(r"^// ----- (.*)\n", re.M)
+_COMPUTATION: Final = regex(r"%(\w+) \{ (.*) \}")
+_VALUE: Final = regex(r"([a-z]\w*\[[\d,]*\])(\{.*\})")
 
 _FLOATS: Final = {
     "acosh": "{1, 1.5, 2}",

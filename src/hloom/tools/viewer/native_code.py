@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from hloom.cpu.program import NativeProgram
+from hloom.regex import regex
 
-_DEFINITION: Final = re.compile(r'define .*@"?([\w.$]+)"?\(')
-_LABEL: Final = re.compile(r'"?([A-Za-z_][\w$]*)"?:')
+_DEFINITION: Final = regex(r'define .*@"?([\w.$]+)"?\(')
+_LABEL: Final = regex(r'"?([A-Za-z_][\w$]*)"?:')
 
 
 def code_data(program: NativeProgram) -> dict[str, object]:
