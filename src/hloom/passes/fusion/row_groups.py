@@ -12,6 +12,8 @@ from heapq import heapify, heappop, heappush
 
 from hloom.analysis.combiners import grouping
 from hloom.analysis.instructions import operation_of
+from hloom.ir.affine import Index
+from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
 from hloom.operations.movement import Broadcast
 from hloom.operations.reduction import Reduce
@@ -93,10 +95,10 @@ class _Passes:
         """Return whether a cluster may get a group without exceeding its work.
 
         Its work, with groups repeated in several passes, may be at most ``most_work`` times the work of its
-        groups. A value that is read at several indices, or looked up at any, would be computed for each of
-        them, in every pass: then False.
+        groups. A value that is read elsewhere than at the index of its user, or looked up at any, would be
+        computed for each of these reads, with the reductions of its row: then False.
         """
-        if any(u.reads(o) > 1 or is_table(o) for u in users for o in group.outputs):
+        if any(is_table(o) or not _reads_in_place(u, o) for u in users for o in group.outputs):
             return False
         repeated = self._repeated + group.work * self._of(group, users).bit_count()
         return repeated <= most_work * (self._separate + group.work)
@@ -216,6 +218,14 @@ class _Graph:
                     return True
                 waiting.extend(users)
         return False
+
+
+def _reads_in_place(user: Group, value: HloInstruction) -> bool:
+    """Return whether a group reads a value only at its own index, or a value of each row at that row's."""
+    sizes = value.shape.dimensions
+    index = (*user.index, *[Index(0)] * len(sizes))
+    own = tuple([Index(0) if size == 1 else i for i, size in zip(index, sizes, strict=False)])
+    return user.evaluations.reads_only(value, own)
 
 
 def _row_space(group: Group) -> bool:
