@@ -25,6 +25,8 @@ MOST_PIECES: Final = 5
 """Maximum number of pieces of a loop. Each has code of its own."""
 SHORTEST: Final = 24
 """Minimum number of iterations of a loop in an interior and rims."""
+MOST_DECIDED: Final = 4
+"""Maximum number of iterations of outer loops that have code of their own."""
 TINY: Final = 16
 """Number of iterations below which a loop is divided into two powers of two, or three of cheap operations."""
 
@@ -131,6 +133,31 @@ def replaced_loop(space: Space, loop: Variable, loops: tuple[Variable, Variable]
     return Space(
         (*space.variables[:number], *loops, *space.variables[number + 1 :]), indices, merged, separate
     )
+
+
+def decided_iterations(parts: KernelParts, space: Space, loops: Collection[Variable]) -> list[Space]:
+    """Return the loops for each iteration of those short ones along which bounds checks change.
+
+    Their variables are constants there: an array joined of few others along a loop is read without tests.
+    The order is that of the iterations.
+    """
+    short = [v for v in loops if 1 < v.trips <= MOST_DECIDED and v.trips == v.extent]
+    bounds = _bounds(parts, space) if short and _moves(parts) else ()
+    spaces = [space]
+    for variable in short:
+        if len(_starts(variable, bounds)) > 1 and len(spaces) * variable.extent <= MOST_DECIDED:
+            spaces = [_at_iteration(s, variable, number) for s in spaces for number in range(variable.extent)]
+    return spaces
+
+
+def _at_iteration(space: Space, loop: Variable, iteration: int) -> Space:
+    number = space.variables.index(loop)
+    indices, separate = (
+        tuple(_replaced(each, loop, Index(iteration)) for each in both)
+        for both in (space.indices, space.separate)
+    )
+    variables = (*space.variables[:number], *space.variables[number + 1 :])
+    return Space(variables, indices, (*space.merged[:number], *space.merged[number + 1 :]), separate)
 
 
 def _moves(parts: KernelParts) -> bool:

@@ -42,7 +42,7 @@ from hloom.plan.accesses import Accesses
 from hloom.plan.evaluations import element_work
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
 from hloom.plan.parts import KernelParts
-from hloom.plan.pieces import pieces_by_bounds, replaced_loop
+from hloom.plan.pieces import decided_iterations, pieces_by_bounds, replaced_loop
 from hloom.plan.space import Space
 from hloom.records import dataclass
 
@@ -92,11 +92,19 @@ class Rows:
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
     def pieces(self, parts: KernelParts) -> list[tuple[Rows, int]]:
-        """Return ranges of rows between which bounds checks change, each with the index of its first row."""
+        """Return ranges of rows between which bounds checks change, each with the index of its first row.
+
+        Bounds checks along short outer loops are decided: ranges have no such loop around them.
+        """
+        if self.last is not None:
+            return [(Rows(self.last, self.columns, 0), self.row.trips), *self._ranges(parts)]
+        spaces = decided_iterations(parts, self.space, self.outer)
+        return [r for space in spaces for r in replace(self, space=space)._ranges(parts)]
+
+    def _ranges(self, parts: KernelParts) -> list[tuple[Rows, int]]:
         space, columns = self.space, self.columns
         around = replace(space, variables=space.variables[:-columns], merged=space.merged[:-columns])
-        last = [] if self.last is None else [(Rows(self.last, columns, 0), self.row.trips)]
-        return last + [
+        return [
             (
                 replace(
                     self,
@@ -276,24 +284,25 @@ def emit_rows_kernel(
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
     views, targets = dict(zip(inputs, arrays, strict=False)), arrays[len(inputs) :]
     pieces = rows.pieces(parts)
-    with outer_loops(f, rows.outer, begin, end):
+    outer = pieces[-1][0].outer
+    with outer_loops(f, outer, begin, end):
         for piece, first in pieces:
             e = Elements(f, lanes_within(rows.lanes, piece.row), views)
             e.unrolls = True
             low, high = begin, end
-            if rows.outer:
+            if outer:
                 low, high = 0, None
             elif len(pieces) > 1:
                 low, high = piece_range(first, piece.row.trips, begin, end)
             body = partial(_emit_rows, e, parts, piece.places(), targets)
-            is_aligned = len(pieces) == 1 or rows.outer != ()
+            is_aligned = len(pieces) == 1 or outer != ()
             with e.scope():
                 loop_nest(e, [piece.row], body, low, high, is_aligned=is_aligned, repeats=repeats)
     f.finish()
     work = max(target.count for target in targets) * max(1, len(parts.members))
     form = f"{rows.lanes} rows at a time"
     form += f", {plural(len(pieces), 'piece')}" if len(pieces) > 1 else ""
-    return nest_kernel(name, (*rows.outer, Variable(rows.count)), rows.lanes, work, form)
+    return nest_kernel(name, (*outer, Variable(rows.count)), rows.lanes, work, form)
 
 
 def _emit_rows(
