@@ -247,6 +247,8 @@ EXAMPLES = {
                 (*FLOATS, "s8", "c64")),
         Example("x: f32[6,7], i: u8[1,1]", "r = f32[1,7] gather(x, i), offset_dims={1}, "
                 "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,7}"),
+        Example("x: f32[6,7]", "i = s32[0] constant({}); r = f32[3,7] gather(x, i), offset_dims={0,1}, "
+                "collapsed_slice_dims={}, start_index_map={}, index_vector_dim=0, slice_sizes={3,7}"),
         Example("x: f32[1,7], i: s32[1,1]", "r = f32[1,2] gather(x, i), offset_dims={1}, "
                 "collapsed_slice_dims={}, start_index_map={1}, operand_batching_dims={0}, "
                 "start_indices_batching_dims={0}, index_vector_dim=1, slice_sizes={1,2}"),
@@ -310,6 +312,9 @@ EXAMPLES = {
                 "index_vector_dim=0, to_apply=sum"),
         Example("x: f32[0,3], i: s32[1], u: f32[3]", "r = f32[0,3] scatter(x, i, u), "
                 "update_window_dims={0}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+                "index_vector_dim=0, to_apply=sum"),
+        Example("x: f32[5,3], u: f32[4,3]", "i = s32[0] constant({}); r = f32[5,3] scatter(x, i, u), "
+                "update_window_dims={0,1}, inserted_window_dims={}, scatter_dims_to_operand_dims={}, "
                 "index_vector_dim=0, to_apply=sum"),
         Example("x: f32[300], i: u8[1], u: f32[]", "r = f32[300] scatter(x, i, u), update_window_dims={}, "
                 "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, "

@@ -18,6 +18,7 @@ from hloom.operations.sorting import Sort
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Body, Writer
+from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 
 GATHERS: Final = RuleFamily("gather")
@@ -46,8 +47,6 @@ def gather_of_one_slice(i: HloInstruction, gather: Gather) -> HloInstruction | N
         return None
     w = Writer(i)
     starts = index_vector(w, indices, operation.start_index_map, x.shape.rank)
-    if starts is None:
-        return None
     cut = w.op(DynamicSlice(dynamic_slice_sizes=operation.slice_sizes), x, *starts)
     window = [d for d in range(x.shape.rank) if d not in operation.collapsed_slice_dims]
     window = [d for d in window if d not in operation.operand_batching_dims]
@@ -74,13 +73,13 @@ def gather_of_everything(i: HloInstruction, gather: Gather) -> HloInstruction | 
 
 def index_vector(
     w: Writer, indices: HloInstruction, index_map: tuple[int, ...], rank: int
-) -> list[HloInstruction] | None:
-    """Return the only index vector as one scalar per dimension, 0 if unmapped; None if it is empty."""
-    if not index_map:
-        return None
+) -> list[HloInstruction]:
+    """Return the only index vector, which may be empty, as one scalar per dimension, 0 if unmapped."""
     kind = indices.shape.element_type
     starts: list[HloInstruction | None] = [None] * rank
-    if isinstance(indices.operation, Constant) and not indices.operation.literal.is_elided:
+    if not index_map:
+        kind = S32
+    elif isinstance(indices.operation, Constant) and not indices.operation.literal.is_elided:
         numbers: list[int] = indices.operation.literal.array.reshape(-1).tolist()
         starts = [
             w.scalar(numbers[index_map.index(d)], kind) if d in index_map else None for d in range(rank)
@@ -128,8 +127,6 @@ def scatter_of_one_window(i: HloInstruction, scatter: Scatter) -> HloInstruction
     moved: tuple[int, ...] = operation.scatter_dims_to_operand_dims
     w = Writer(i)
     starts = index_vector(w, indices, moved, x.shape.rank)
-    if starts is None:
-        return None
     inside = _constants_inside(starts, sizes, x.shape)
     u = w.reshape(updates, sizes)
     there = w.op(DynamicSlice(dynamic_slice_sizes=tuple(sizes)), x, *starts)
