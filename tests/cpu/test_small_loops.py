@@ -128,6 +128,23 @@ def test_an_elementwise_loop_runs_in_a_kernel(elements: str, step: str) -> None:
     agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 16, 37])
+@pytest.mark.parametrize("columns", [2, 3, 5, 9, 13])
+@pytest.mark.parametrize("kind", ["f32", "u8", "f64"])
+def test_loops_over_narrow_rows_run_for_several_rows_at_a_time(rows: int, columns: int, kind: str) -> None:
+    elements = f"x:{kind}[{rows},{columns}] v:{kind}[{rows}] y:{kind}[{rows},{columns + 1}]"
+    step = f"""
+  of_rows = {kind}[{rows},{columns}] broadcast(v), dimensions={{0}}
+  cut = {kind}[{rows},{columns}] slice(y), slice={{[0:{rows}],[1:{columns + 1}]}}
+  product = {kind}[{rows},{columns}] multiply(x, of_rows)
+  x1 = {kind}[{rows},{columns}] add(product, cut)"""
+    result = f"ROOT r = {kind}[{rows},{columns}] copy(x_end)"
+    text = counting(step, elements, parameters(elements), result, iterations=3)
+    fused = after(text, WhileLoopTripCountAnnotator(), ElementwiseLoopFusion())
+    assert "while" not in {i.opcode for i in fused.entry.instructions}
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+
+
 NOT_ELEMENTWISE = {
     "a sum": ("x:f32[8]", "z = f32[] constant(0)\n  s = f32[] dot(x, x), lhs_contracting_dims={0}, "
               "rhs_contracting_dims={0}\n  x1 = f32[8] broadcast(s), dimensions={}"),

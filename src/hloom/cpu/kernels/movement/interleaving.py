@@ -29,6 +29,7 @@ from hloom.codegen.loops import (
     piece_range,
     root_values,
     vector_lanes,
+    work_of,
 )
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes, storage_type, to_storage
@@ -155,10 +156,14 @@ def find_rows(space: Space, parts: KernelParts, target: Target, *, reduced: bool
     along = all(abs(terms.get(lane, 0)) <= 1 for terms in coefficients)
     joined = any(_joins_columns(m, space, columns) for m in members)
     fills = lane.trips * max(storage_bytes(x.shape.element_type) for x in arrays) >= LEAST_BYTES
-    if lane.trips >= LEAST_LANES and fills and along and not reduced and not joined:
+    loops = [body for m in members for body in m.called_computations]
+    # The iterations of a loop inside of the kernel take as long for a vector that is not full.
+    is_full = lane.trips % LEAST_LANES == 0 or not loops
+    if lane.trips >= LEAST_LANES and fills and along and is_full and not reduced and not joined:
         return None
     # Two vectors hide latencies, and narrow elements fill only one; to shuffle two takes LLVM long.
     computes = reduced or any(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
+    computes |= bool(loops)
     is_narrow = min(storage_bytes(x.shape.element_type) for x in arrays) < 4
     vector_bytes = VECTOR_BYTES if computes or is_narrow else target.vector_bytes
     lanes = vector_lanes(arrays, space.variables[-1 - columns].trips, vector_bytes)
@@ -166,7 +171,8 @@ def find_rows(space: Space, parts: KernelParts, target: Target, *, reduced: bool
     far = width <= MOST_COLUMNS and any(abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients)
     if rows.lanes < LEAST_LANES or far or any(storage_bytes(x.shape.element_type) > 8 for x in arrays):
         return None
-    fits = width * len(members) <= MOST_OPERATIONS or _operations(inputs, roots, rows) <= MOST_OPERATIONS
+    fits = width * (len(members) + sum(map(len, loops))) <= MOST_OPERATIONS
+    fits |= not loops and _operations(inputs, roots, rows) <= MOST_OPERATIONS
     return rows if fits else None
 
 
@@ -299,7 +305,7 @@ def emit_rows_kernel(
             with e.scope():
                 loop_nest(e, [piece.row], body, low, high, is_aligned=is_aligned, repeats=repeats)
     f.finish()
-    work = max(target.count for target in targets) * max(1, len(parts.members))
+    work = work_of(parts.members, max(target.count for target in targets))
     form = f"{rows.lanes} rows at a time"
     form += f", {plural(len(pieces), 'piece')}" if len(pieces) > 1 else ""
     return nest_kernel(name, (*outer, Variable(rows.count)), rows.lanes, work, form)

@@ -109,10 +109,11 @@ def emit_parts_kernel(
     if space is None:
         parts = merge_narrow_dimensions(parts)
         space = planned_space(parts.inputs, parts.roots, parts.members)
-    if any(m.operation.family is Family.MOVEMENT and m.operands for m in parts.members):
-        tiling = find_tiling(space, parts)
-        if tiling is not None:
-            return TiledKernel(module, name, parts, space, tiling, repeats=repeats).emit()
+    moves = any(m.operation.family is Family.MOVEMENT and m.operands for m in parts.members)
+    tiling = find_tiling(space, parts) if moves else None
+    if tiling is not None:
+        return TiledKernel(module, name, parts, space, tiling, repeats=repeats).emit()
+    if moves or any(m.called_computations for m in parts.members):
         rows = find_rows(space, parts, module.target)
         if rows is not None:
             return emit_rows_kernel(module, name, parts, rows, repeats=repeats)
