@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from hloom.analysis.instructions import splat
+from hloom.analysis.purity import is_free
 from hloom.ir.affine import Index, Indices, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
@@ -33,6 +34,15 @@ def number(i: HloInstruction) -> float | int | None:
         return None
     kind = i.shape.element_type
     return int(value) if kind.is_integer or kind.is_predicate else float(value)
+
+
+def is_cheap_constant(i: HloInstruction) -> bool:
+    """Return whether a value is cheap to recompute: a scalar constant, its broadcast, or an iota."""
+    while i.operation.scalar_identity and is_free(i):
+        i = i.operands[0]
+    return isinstance(i.operation, Iota) or (
+        isinstance(i.operation, Constant) and i.shape.is_array and not i.shape.rank
+    )
 
 
 def start_numbers(indices: Sequence[HloInstruction], limits: Sequence[int]) -> list[int] | None:

@@ -159,6 +159,15 @@ class Writer(Inserter):
         self.computation.remove(old)
 
 
+def copy_into(computation: HloComputation, value: HloInstruction) -> HloInstruction:
+    """Copy an instruction, with all from which it is computed, into another computation."""
+    assert computation.module is not None
+    name = computation.module.unique_name(value.name)
+    copy = value.clone(name, operands=[copy_into(computation, o) for o in value.operands])
+    copy.sharding = None
+    return computation.add(copy)
+
+
 class Body(Inserter):
     """A builder of a new computation of a module."""
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from hloom.analysis.instructions import splat
 from hloom.analysis.loops import TupleLoop, element_number, picks, picks_by_number
-from hloom.analysis.purity import is_free
 from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
-from hloom.analysis.values import number
+from hloom.analysis.values import is_cheap_constant, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.control_flow import While
-from hloom.operations.structure import Constant, GetTupleElement, Iota
+from hloom.operations.structure import GetTupleElement
 from hloom.passes.expand.call_inliner import copy_body, replace_caller
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
@@ -94,15 +93,6 @@ def move_invariants(loop: TupleLoop, *, ends: bool) -> bool:
         if is_cheap_constant(initial):
             changed |= sink(loop, n, initial)
     return changed
-
-
-def is_cheap_constant(i: HloInstruction) -> bool:
-    """Return whether a value is cheap to recompute: a scalar constant, its broadcast, or an iota."""
-    while i.operation.scalar_identity and is_free(i):
-        i = i.operands[0]
-    return isinstance(i.operation, Iota) or (
-        isinstance(i.operation, Constant) and i.shape.is_array and not i.shape.rank
-    )
 
 
 def know_the_end(loop: TupleLoop, count: TripCount) -> bool:

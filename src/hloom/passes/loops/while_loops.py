@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.loops import TupleLoop, element_number, picks
-from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.operations.structure import GetTupleElement, Tuple
-from hloom.passes.writing import Writer
+from hloom.passes.writing import Writer, copy_into
 from hloom.shape.shape import Shape
 
 
@@ -153,18 +152,10 @@ def sink(loop: TupleLoop, number: int, value: HloInstruction) -> bool:
             places = [position for position in places if position != carried]
             if not places and not pick.is_root:
                 continue
-            copy = _copy_into(computation, value)
+            copy = copy_into(computation, value)
             for user, position in places:
                 user.replace_operand(position, copy)
             if pick.is_root:
                 computation.root = copy
             changed = True
     return changed
-
-
-def _copy_into(computation: HloComputation, value: HloInstruction) -> HloInstruction:
-    assert computation.module is not None
-    name = computation.module.unique_name(value.name)
-    copy = value.clone(name, operands=[_copy_into(computation, o) for o in value.operands])
-    copy.sharding = None
-    return computation.add(copy)

@@ -1,9 +1,9 @@
-"""simplify-conditional: remove conditionals with known or small branches, and unused results."""
+"""simplify-conditional: remove conditionals with known or small branches, unused results and arguments."""
 
 from __future__ import annotations
 
 from hloom.analysis.purity import is_free
-from hloom.analysis.values import number
+from hloom.analysis.values import is_cheap_constant, number
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -15,12 +15,14 @@ from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
-from hloom.passes.writing import Writer
+from hloom.passes.writing import Writer, copy_into
 from hloom.shape.shape import Shape
 
 
 class ConditionalSimplifier(Pass, name="simplify-conditional", of=Conditional, needs={FLAT}):
     """A conditional with a known branch → that branch; with small branches → selects; unused results → none.
+
+    Cheap constants are recomputed in the branches that use them, in place of arrays made for each execution.
 
     Attributes:
         most_instructions: maximum number of scalar instructions, in both branches together, that become
@@ -48,7 +50,9 @@ class ConditionalSimplifier(Pass, name="simplify-conditional", of=Conditional, n
         if self.is_small(i):
             select(i)
             return True
-        return drop_unused_results(i)
+        changed = recompute_constants(i)
+        changed |= drop_unused_arguments(i)
+        return drop_unused_results(i) or changed
 
     def is_small(self, i: HloInstruction) -> bool:
         """Return whether a pred selects between two branches of few elementwise operations on scalars."""
@@ -113,11 +117,54 @@ def _selected(w: Writer, p: HloInstruction, a: HloInstruction, b: HloInstruction
     return w.op(Tuple(), *parts)
 
 
+def recompute_constants(i: HloInstruction) -> bool:
+    """``conditional(p, (x, iota))`` → the iota in the branch; return whether a branch uses one."""
+    changed = False
+    for branch, argument in zip(i.called_computations, i.operands[1:], strict=True):
+        (parameter,) = branch.parameters
+        values = {parameter: argument}
+        if isinstance(argument.operation, Tuple):
+            values = {pick: argument.operands[index] for pick, index in _picks(parameter).items()}
+        for inside, value in values.items():
+            if is_cheap_constant(value) and (inside.users or inside.is_root):
+                inside.replace_all_uses_with(copy_into(branch, value))
+                changed = True
+    return changed
+
+
+def drop_unused_arguments(i: HloInstruction) -> bool:
+    """``conditional(p, (x, y))`` → ``conditional(p, (x))`` if the branch does not use y."""
+    changed = False
+    for n, branch in enumerate(i.called_computations, 1):
+        (parameter,), argument = branch.parameters, i.operands[n]
+        picks = _picks(parameter)
+        if not isinstance(argument.operation, Tuple) or len(picks) < len(parameter.users) + parameter.is_root:
+            continue
+        dead = [p for p in picks if not (p.users or p.is_root or p.has_control_dependencies)]
+        used = sorted({index for pick, index in picks.items() if pick not in dead})
+        if len(used) == len(argument.operands):
+            continue
+        for pick in dead:
+            branch.remove(pick)
+        for pick in parameter.users:
+            pick.operation = GetTupleElement(index=used.index(picks[pick]))
+        smaller = Writer(i).op(Tuple(), *[argument.operands[index] for index in used])
+        parameter.shape = smaller.shape
+        i.replace_operand(n, smaller)
+        changed = True
+    return changed
+
+
+def _picks(whole: HloInstruction) -> dict[HloInstruction, int]:
+    """Return the get-tuple-elements of a tuple, with their indices."""
+    return {u: u.operation.index for u in whole.users if isinstance(u.operation, GetTupleElement)}
+
+
 def drop_unused_results(i: HloInstruction) -> bool:
     """``conditional`` of a tuple → a conditional of the used elements."""
     if i.is_root or not i.shape.is_tuple:
         return False
-    picks = {u: u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)}
+    picks = _picks(i)
     if len(picks) < len(i.users):
         return False
     used = sorted({index for u, index in picks.items() if u.users or u.is_root})
