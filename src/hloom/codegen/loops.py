@@ -121,6 +121,10 @@ def outer_loops(
         first.value = None
 
 
+FEWEST_MASKED: Final = 4
+"""Number of lanes of which a mask is applied lane by lane rather than to vectors of fewer lanes."""
+
+
 def vector_loop(
     elements: Elements,
     variable: Variable,
@@ -134,8 +138,8 @@ def vector_loop(
     """Emit ``body`` for vectors of the lane variable in [begin, end), then for the remainder.
 
     ``repeats`` says that the body may run again at any index, in every thread: the remainder is then a whole
-    vector of the loop, which begins earlier. Otherwise it is masked, which processors do one lane after the
-    other for bytes without AVX-512, and slowly for stores on a Zen 3.
+    vector of the loop, which begins earlier. Otherwise it is masked, which processors do slowly for stores on
+    a Zen 3, and one lane after the other for bytes without AVX-512: vectors of fewer lanes come first there.
     """
     function, lanes = elements.function, elements.lanes
     variable.is_lane = True
@@ -148,13 +152,32 @@ def vector_loop(
             variable.value = function.intrinsic("smax", end - lanes, function.constant(I64, 0))
             body()
     elif not exact:
-        with function.when(last.compare("slt", end)), elements.scope():
-            variable.value = last
-            remainder = (end - last).cast("trunc", I32).splat(lanes)
-            numbers = function.constant(I32.vector(lanes), list(range(lanes)))
-            with elements.masked(numbers.compare("ult", remainder)):
-                body()
+        with function.when(last.compare("slt", end)):
+            if lanes > FEWEST_MASKED and _masks_single_elements(elements):
+                elements.lanes = max(lanes // 4, FEWEST_MASKED)
+                vector_loop(elements, variable, last, end, body, exact=False)
+                elements.lanes = lanes
+            else:
+                _masked_remainder(elements, variable, last, end, body)
     variable.value = None
+
+
+def _masked_remainder(
+    elements: Elements, variable: Variable, begin: Value, end: Value, body: Callable[[], None]
+) -> None:
+    lanes = elements.lanes
+    with elements.scope():
+        variable.value = begin
+        remainder = (end - begin).cast("trunc", I32).splat(lanes)
+        numbers = elements.function.constant(I32.vector(lanes), list(range(lanes)))
+        with elements.masked(numbers.compare("ult", remainder)):
+            body()
+
+
+def _masks_single_elements(elements: Elements) -> bool:
+    """Return whether masked loads of an array are no instructions of the processor, but one for each lane."""
+    sizes = [storage_bytes(view.element_type) for view in elements.views.values()]
+    return min(sizes, default=16) < elements.function.target.least_masked_bytes
 
 
 def begin_kernel(

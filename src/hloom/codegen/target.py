@@ -118,6 +118,13 @@ class Target:
         return 32 if "avx" in self.features else 16
 
     @property
+    def least_masked_bytes(self) -> int:
+        """Bytes of the smallest elements of which masked loads and stores are single instructions."""
+        if "avx512bw" in self.features:
+            return 1
+        return 4 if "avx" in self.features else 16
+
+    @property
     def partial_sum_bytes(self) -> int:
         """Bytes of the vectors whose lanes add up parts of one sum, which decides the order of additions."""
         return 32 if self.reproducible else self.vector_bytes
