@@ -189,7 +189,11 @@ EXAMPLES = {
     ],
     "dot_in_canonical_order": [
         Example("x: f32[5,3,2], y: f32[4,5,2]", "r = f32[2,3,4] dot(x, y), lhs_batch_dims={2}, "
-                "rhs_batch_dims={2}, lhs_contracting_dims={0}, rhs_contracting_dims={1}")
+                "rhs_batch_dims={2}, lhs_contracting_dims={0}, rhs_contracting_dims={1}"),
+        Example("x: T[5,3,2], y: T[3,2,4]", "r = T[5,4] dot(x, y), lhs_contracting_dims={2,1}, "
+                "rhs_contracting_dims={1,0}", ("f32", "s32", "bf16")),
+        Example("x: f32[2,5,3], y: f32[6,3,5,2]", "r = f32[2,6] dot(x, y), lhs_batch_dims={0}, "
+                "rhs_batch_dims={3}, lhs_contracting_dims={1,2}, rhs_contracting_dims={2,1}"),
     ],
     # convolutions
     "window_in_plain_words": [
@@ -453,6 +457,8 @@ REFUSED = {
                 "r = f32[2,3] transpose(d), dimensions={0,1}"),
     ],
     "dot_of_several_sums": [
+        Example("x: f32[61,16,16], y: f32[16,16,16]", "r = f32[61,16] dot(x, y), "
+                "lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}"),
         Example("x: f32[9,2,3], y: f32[3,2,9]", "r = f32[9,9] dot(x, y), lhs_contracting_dims={1,2}, "
                 "rhs_contracting_dims={1,0}"),
         Example("x: f32[9,3], y: f32[3,2]", "r = f32[9,2] dot(x, y), lhs_contracting_dims={1}, "

@@ -18,6 +18,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.conversion import Convert
 from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reshaping import Reshape
+from hloom.operations.structure import Constant
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import inverse, reshape_groups, squeezed, true_dimensions
 from hloom.passes.writing import Writer
@@ -273,11 +274,20 @@ def dot_of_reshape(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     return None
 
 
+def _in_memory_order(i: HloInstruction, dot: Dot) -> Dot:
+    """Return a dot whose sums are over the dimensions of the larger operand in ascending order."""
+    large = int(i.operands[1].shape.element_count > i.operands[0].shape.element_count)
+    pairs = sorted(zip(inner_of(dot, 0), inner_of(dot, 1), strict=True), key=lambda pair: pair[large])
+    for side in (0, 1):
+        dot = renumbered(dot, side, batch_of(dot, side), [pair[side] for pair in pairs])
+    return dot
+
+
 @REPAIRS.rewrites(Dot, reorders=True)
 def dot_of_several_sums(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     """``dot(x, y)`` over several dimensions → ``sum(dot(x, y))`` over the longest, the others as batches.
 
-    Applied where these products are smaller than an operand, which would have to be transposed instead.
+    Applied where these products are smaller than what would have to be transposed instead.
     """
     x, y = i.operands
     pairs = sorted(
@@ -287,7 +297,12 @@ def dot_of_several_sums(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         return None
     *others, longest = pairs
     count = math.prod(x.shape.dimensions[d] for d, _ in others)
-    if count == 1 or i.shape.element_count * count > max(x.shape.element_count, y.shape.element_count):
+    moved = [
+        operand.shape.element_count
+        for operand, order in zip(i.operands, _canonical_orders(i, _in_memory_order(i, dot)), strict=True)
+        if order != tuple(range(operand.shape.rank)) and not isinstance(operand.operation, Constant)
+    ]
+    if count == 1 or i.shape.element_count * count > max(moved, default=0):
         return None
     for side in (0, 1):
         batch = (*batch_of(dot, side), *(pair[side] for pair in others))
@@ -300,19 +315,28 @@ def dot_of_several_sums(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     return w.convert(w.sum(products, range(first, first + len(others))), kind)
 
 
-@REPAIRS.rewrites(Dot)
-def dot_in_canonical_order(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(x, y)`` → ``dot(transpose(x), y)``: batch, rows, inner of x; batch, inner, columns of y."""
-    orders = [
+def _canonical_orders(i: HloInstruction, dot: Dot) -> list[tuple[int, ...]]:
+    """Return the dimensions of both operands in the order of matrix products."""
+    return [
         (*batch_of(dot, 0), *free_of(i, dot, 0), *inner_of(dot, 0)),
         (*batch_of(dot, 1), *inner_of(dot, 1), *free_of(i, dot, 1)),
     ]
+
+
+@REPAIRS.rewrites(Dot, reorders=True)
+def dot_in_canonical_order(i: HloInstruction, dot: Dot) -> HloInstruction | None:
+    """``dot(x, y)`` → ``dot(transpose(x), y)``: batch, rows, inner of x; batch, inner, columns of y.
+
+    Several inner dimensions are those of the larger operand in its order, so that it may stay as it is.
+    """
+    dot = _in_memory_order(i, dot)
+    orders = _canonical_orders(i, dot)
     w = Writer(i)
     operands = [
         x if order == tuple(range(x.shape.rank)) else w.op(Transpose(dimensions=order), x)
         for x, order in zip(i.operands, orders, strict=True)
     ]
-    if operands == i.operands:
+    if operands == i.operands and dot == i.operation:
         return None
     places = [inverse(order) for order in orders]
     new = dot
