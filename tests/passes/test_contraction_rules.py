@@ -182,6 +182,16 @@ EXAMPLES = {
         Example("x: f32[6,5], y: f32[5,4]", "a = f32[2,3,5] reshape(x); r = f32[2,3,4] dot(a, y), "
                 "lhs_contracting_dims={2}, rhs_contracting_dims={0}")
     ],
+    "dot_of_short_vectors": [
+        Example("x: T[40,3,5], y: T[40,5]", "r = T[40,3] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+                "lhs_contracting_dims={2}, rhs_contracting_dims={1}", ("f32", "f64")),
+        Example("x: f32[5,40], y: f32[3,40,2,5]", "r = f32[40,3,2] dot(x, y), lhs_batch_dims={1}, "
+                "rhs_batch_dims={1}, lhs_contracting_dims={0}, rhs_contracting_dims={3}"),
+        Example("x: f32[3,40,5], y: f32[5,3,40]", "r = f32[40] dot(x, y), lhs_batch_dims={1}, "
+                "rhs_batch_dims={2}, lhs_contracting_dims={0,2}, rhs_contracting_dims={1,0}"),
+        Example("x: f32[2,8,4,6], y: f32[6,8,4]", "r = f32[4,8,2] dot(x, y), lhs_batch_dims={2,1}, "
+                "rhs_batch_dims={2,1}, lhs_contracting_dims={3}, rhs_contracting_dims={0}"),
+    ],
     "dot_of_several_sums": [
         Example("x: T[2,3,7,8], y: T[7,2,3,4]", "r = T[2,8,4] dot(x, y), lhs_batch_dims={0}, "
                 "rhs_batch_dims={1}, lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}",
@@ -455,6 +465,16 @@ REFUSED = {
         Example("x: f32[2,3,5], y: f32[2,5]", "d = f32[2,3] dot(x, y), lhs_batch_dims={0}, "
                 "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}; "
                 "r = f32[2,3] transpose(d), dimensions={0,1}"),
+    ],
+    "dot_of_short_vectors": [
+        Example("x: f32[40,3,5], y: f32[40,5,2]", "r = f32[40,3,2] dot(x, y), lhs_batch_dims={0}, "
+                "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"),
+        Example("x: f32[3,5], y: f32[5]", "r = f32[3] dot(x, y), lhs_contracting_dims={1}, "
+                "rhs_contracting_dims={0}"),
+        Example("x: bf16[40,3,5], y: bf16[40,5]", "r = bf16[40,3] dot(x, y), lhs_batch_dims={0}, "
+                "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"),
+        Example("x: f32[40,3,50], y: f32[40,50]", "r = f32[40,3] dot(x, y), lhs_batch_dims={0}, "
+                "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"),
     ],
     "dot_of_several_sums": [
         Example("x: f32[61,16,16], y: f32[16,16,16]", "r = f32[61,16] dot(x, y), "

@@ -30,6 +30,12 @@ REPAIRS: Final = RuleFamily("dot repairs")
 """Rules for dots that are not matrix products but may become ones."""
 
 
+LONGEST_SHORT: Final = 24
+"""Maximum number of elements of a vector, and of rows of a matrix, that are multiplied without a product."""
+FEWEST_SHORT: Final = 32
+"""Minimum number of such vectors."""
+
+
 def batch_of(dot: Dot, side: int) -> tuple[int, ...]:
     """Return the batch dimensions of one operand."""
     return (dot.lhs_batch_dims, dot.rhs_batch_dims)[side]
@@ -223,6 +229,39 @@ def dot_as_product(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         for side, into in ((0, first), (1, second))
     ]
     return w.op(Multiply(), *factors)
+
+
+@FOLDS.rewrites(Dot, reorders=True)
+def dot_of_short_vectors(i: HloInstruction, dot: Dot) -> HloInstruction | None:
+    """``dot(A, x)`` of many short vectors, with small matrices or vectors → ``sum(A * broadcast(x))``.
+
+    The sum runs with vectors of the batch as lanes, and is fused with what computes A and x. In f32 and f64,
+    whose products and sums are formed in the result's own type.
+    """
+    kind, free = i.shape.element_type, [free_of(i, dot, side) for side in (0, 1)]
+    if kind not in (et.F32, et.F64) or any(o.shape.element_type is not kind for o in i.operands):
+        return None
+    if all(free):
+        return None
+    matrix = int(bool(free[1]))
+    sizes = i.operands[matrix].shape.dimensions
+    longest = max(math.prod(sizes[d] for d in some) for some in (free[matrix], inner_of(dot, matrix)))
+    count = math.prod(sizes[d] for d in batch_of(dot, matrix))
+    if not 1 < longest <= LONGEST_SHORT or count < FEWEST_SHORT:
+        return None
+    w = Writer(i)
+    kept = (*batch_of(dot, matrix), *inner_of(dot, matrix))
+    order = sorted(range(len(kept)), key=kept.__getitem__)
+    vectors = i.operands[1 - matrix]
+    here = [(*batch_of(dot, 1 - matrix), *inner_of(dot, 1 - matrix))[n] for n in order]
+    if here != list(range(len(here))):
+        vectors = w.op(Transpose(dimensions=tuple(here)), vectors)
+    factor = w.broadcast(vectors, sizes, [kept[n] for n in order])
+    factors = (factor, i.operands[1]) if matrix else (i.operands[0], factor)
+    total = w.sum(w.op(Multiply(), *factors), inner_of(dot, matrix))
+    left = [d for d in range(len(sizes)) if d not in inner_of(dot, matrix)]
+    results = [left.index(d) for d in (*batch_of(dot, matrix), *free[matrix])]
+    return total if results == sorted(results) else w.op(Transpose(dimensions=tuple(results)), total)
 
 
 def _in_order(w: Writer, i: HloInstruction, dot: Dot, side: int) -> HloInstruction:
