@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation
+from hloom.operations.gather_scatter import Gather
 from hloom.operations.structure import Constant, GetTupleElement
 
 T = TypeVar("T", bound=Operation)
@@ -26,6 +27,11 @@ def splat(i: HloInstruction) -> Array | None:
         return None
     literal = i.operation.literal
     return None if literal.is_elided or literal.shape.is_dynamic else literal.array.reshape(())
+
+
+def loads_single_elements(i: HloInstruction) -> bool:
+    """Return whether an instruction is a gather whose adjacent elements come from separate addresses."""
+    return isinstance(i.operation, Gather) and i.shape.rank - 1 not in i.operation.offset_dims
 
 
 def used_results(i: HloInstruction) -> list[int]:

@@ -296,7 +296,7 @@ class Elements(EmittedIndexing):
         ``of``: the instruction whose value the array is. Its elements are constant, and may be cached in
         registers.
         """
-        linear = view.linear(indices)
+        linear = self.undivided(view.linear(indices))
         self.accesses.append(linear)
         element_type = view.element_type
         stored = storage_type(element_type)
@@ -439,7 +439,7 @@ class Elements(EmittedIndexing):
 
     def store(self, view: View, indices: Indices, value: Element) -> None:
         """Store an element (or a vector along the lane variable) where the mask is on."""
-        linear = view.linear(indices)
+        linear = self.undivided(view.linear(indices))
         self.accesses.append(linear)
         scalar, coefficient, vector = self.parts(linear)
         element_type = view.element_type

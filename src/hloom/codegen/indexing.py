@@ -75,6 +75,7 @@ class EmittedIndexing(Indexing[Value, Element]):
         self.lanes = lanes
         self.scopes = [Scope()]
         self._conjuncts: dict[Value, frozenset[Value]] = {}
+        self._dividends: dict[Variable, tuple[Index, Division]] = {}
 
     @contextmanager
     def scope(self) -> Generator[None]:
@@ -170,8 +171,24 @@ class EmittedIndexing(Indexing[Value, Element]):
         remainder = self.opaque(value - quotient * divisor, divisor)
         if index.minimum() < 0:
             quotient = self.function.intrinsic("umin", quotient, self.function.constant(value.type, largest))
-        self.scopes[-1].divisions[key] = self.opaque(quotient, largest + 1), remainder
-        return self.scopes[-1].divisions[key]
+        parts = self.scopes[-1].divisions[key] = self.opaque(quotient, largest + 1), remainder
+        if index.minimum() >= 0:
+            self._dividends |= {r: (parts[0], key) for r, _ in remainder.terms}
+        return parts
+
+    def undivided(self, index: Index) -> Index:
+        """Return an index with divisions undone: ``quotient * divisor + remainder`` is the dividend.
+
+        An array that is contiguous across divided dimensions is so loaded and stored by vectors.
+        """
+        for remainder, coefficient in index.terms:
+            if remainder in self._dividends:
+                quotient, (dividend, divisor) = self._dividends[remainder]
+                again = quotient * divisor + Index.of(remainder)
+                rest = index - again * coefficient
+                if all(v not in dict(rest.terms) for v, _ in again.terms):
+                    return self.undivided(rest + dividend * coefficient)
+        return index
 
     def relocated(self, index: Index, stretches: Stretches, size: int) -> Index | None:
         """Select the stretch of a scalar index; lanes that may lie in several give None."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from hloom.analysis.cost import instruction_cost
+from hloom.analysis.instructions import loads_single_elements
 from hloom.analysis.loops import TupleLoop
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
@@ -511,14 +512,9 @@ def work_for_each(members: Sequence[HloInstruction]) -> int:
     loop = _turning(members)
     if loop is None:
         arithmetic = sum(LATENCY.get(m.operation.element_cost, 1) for m in members)
-        return arithmetic + GATHERED * sum(_loads_single_elements(m) for m in members)
+        return arithmetic + GATHERED * sum(loads_single_elements(m) for m in members)
     count = loop.annotation(TripCount)
     return len(members) + (count.iterations if count is not None else 1) * len(loop.called_computations[0])
-
-
-def _loads_single_elements(i: HloInstruction) -> bool:
-    """Return whether adjacent elements of a gather come from separate addresses."""
-    return isinstance(i.operation, Gather) and i.shape.rank - 1 not in i.operation.offset_dims
 
 
 def side_by_side(members: Sequence[HloInstruction], rounds: int, most: int = 4) -> int:

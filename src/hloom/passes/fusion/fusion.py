@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hloom.analysis.column_reductions import is_small_reduction
-from hloom.analysis.instructions import operation_of
+from hloom.analysis.instructions import loads_single_elements, operation_of
 from hloom.analysis.subviews import is_consecutive, is_lasting, memory_of
 from hloom.analysis.updates import Updates, early_reads, is_alias, reads_replaced
 from hloom.ir.computation import HloComputation
@@ -236,6 +236,8 @@ class _Plan:
             return None
         if isinstance(group.outputs[0].operation, DynamicUpdateSlice) or not self.elementwise_up(dot, group):
             return None
+        if any(map(loads_single_elements, group.members)):
+            return None
         is_large = dot.shape.byte_size > self.options.cache_bytes and self.options.prefetches(dot)
         most = self.options.most_prefetched if is_large else self.options.most_streams
         costliest = max(m.operation.element_cost for m in group.members)
@@ -423,6 +425,8 @@ class _Plan:
             return False
         if extends(p) and (group.reduces or group.hero is not None or group.tiles):
             return False  # only loops have an interior without tests
+        if group.hero is not None and loads_single_elements(p):
+            return False  # only loops gather vectors
         if self.costless(p) or not p.shape.rank:
             return True
         if not self.is_worth_repeating(group, p, reads):
