@@ -73,7 +73,7 @@ UNRULY: Final = {
         "cse computation-deduplicator dce flatten-call-graph call-inliner sharding-remover unscheduler "
         "hlo-memory-scheduler array-subviews fusion fusion-limiter scatter-fusion attention-fusion "
         "attention-gradient product-views stencil-updates while-loop-trip-count-annotator "
-        "synchronous-operations all-reduce-combiner"
+        "synchronous-operations all-reduce-combiner transpose-motion"
     ),
     "values are computed by the evaluator": "constant_folding",
     "loops and branches": (

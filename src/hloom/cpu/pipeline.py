@@ -48,6 +48,7 @@ from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonica
 from hloom.passes.layout.convolution_layout import ConvolutionLayout
 from hloom.passes.layout.dot_decomposer import DotDecomposer
 from hloom.passes.layout.product_views import ProductViews
+from hloom.passes.layout.transpose_motion import TransposeMotion
 from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.loops.in_place_accumulation import InPlaceAccumulation
 from hloom.passes.loops.loop_stack_reuse import LoopStackReuse
@@ -168,6 +169,7 @@ SIMPLIFICATION: Final = Pipeline(
 # Products in the forms that have kernels; loop-invariant code outside of loops.
 CANONICALIZATION: Final = Pipeline(
     [
+        TransposeMotion(),
         ConvolutionCanonicalization(is_product),
         DotDecomposer(is_product),
         WhileLoopComponents(),

@@ -326,7 +326,8 @@ def _in_memory_order(i: HloInstruction, dot: Dot) -> Dot:
 def dot_of_several_sums(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     """``dot(x, y)`` over several dimensions → ``sum(dot(x, y))`` over the longest, the others as batches.
 
-    Applied where these products are smaller than what would have to be transposed instead.
+    Applied where these products are smaller than what would have to be transposed instead, and more than one
+    number, which takes all elements in either form.
     """
     x, y = i.operands
     pairs = sorted(
@@ -341,7 +342,7 @@ def dot_of_several_sums(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         for operand, order in zip(i.operands, _canonical_orders(i, _in_memory_order(i, dot)), strict=True)
         if order != tuple(range(operand.shape.rank)) and not isinstance(operand.operation, Constant)
     ]
-    if count == 1 or i.shape.element_count * count > max(moved, default=0):
+    if count == 1 or not i.shape.rank or i.shape.element_count * count > max(moved, default=0):
         return None
     for side in (0, 1):
         batch = (*batch_of(dot, side), *(pair[side] for pair in others))
