@@ -48,3 +48,20 @@ def test_masks_of_bytes_are_short_without_instructions_for_them(target: str) -> 
     text = print_module(module)
     assert "@llvm.masked.load.v4i8" in text
     assert "@llvm.masked.load.v64i8" not in text
+
+
+@pytest.mark.parametrize("kind", ["u8", "s16"])
+def test_loops_with_state_in_vectors_keep_their_length(kind: str) -> None:
+    text = f"""
+less {{
+  a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}}
+
+ENTRY main {{
+  x = {kind}[30007] parameter(0)
+  ROOT r = {kind}[30007] sort(x), dimensions={{0}}, to_apply=less
+}}
+"""
+    agree(text, *arguments(np.random.default_rng(0), text))

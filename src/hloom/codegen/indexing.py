@@ -84,6 +84,14 @@ class EmittedIndexing(Indexing[Value, Element]):
         yield
         self.scopes.pop()
 
+    @contextmanager
+    def with_lanes(self, lanes: int) -> Generator[None]:
+        """Emit vectors of another length inside; values that were emitted before are not used there."""
+        outer = self.lanes, self.scopes
+        self.lanes, self.scopes = lanes, [Scope()]
+        yield
+        self.lanes, self.scopes = outer
+
     # -- conditions
 
     @contextmanager

@@ -135,12 +135,14 @@ def vector_loop(
     *,
     exact: bool,
     repeats: bool = False,
+    narrows: bool = False,
 ) -> None:
     """Emit ``body`` for vectors of the lane variable in [begin, end), then for the remainder.
 
     ``repeats`` says that the body may run again at any index, in every thread: the remainder is then a whole
     vector of the loop, which begins earlier. Otherwise it is masked, which processors do slowly for stores on
-    a Zen 3, and one lane after the other for bytes without AVX-512: vectors of fewer lanes come first there.
+    a Zen 3, and one lane after the other for bytes without AVX-512. ``narrows`` says that the body can be
+    emitted for vectors of any length: shorter ones come before the mask there.
     """
     function, lanes = elements.function, elements.lanes
     variable.is_lane = True
@@ -154,10 +156,9 @@ def vector_loop(
             body()
     elif not exact:
         with function.when(last.compare("slt", end)):
-            if lanes > FEWEST_MASKED and _masks_single_elements(elements):
-                elements.lanes = max(lanes // 4, FEWEST_MASKED)
-                vector_loop(elements, variable, last, end, body, exact=False)
-                elements.lanes = lanes
+            if narrows and lanes > FEWEST_MASKED and _masks_single_elements(elements):
+                with elements.with_lanes(max(lanes // 4, FEWEST_MASKED)):
+                    vector_loop(elements, variable, last, end, body, exact=False, narrows=True)
             else:
                 _masked_remainder(elements, variable, last, end, body)
     variable.value = None
@@ -203,11 +204,13 @@ def loop_nest(
     *,
     is_aligned: bool = True,
     repeats: bool = False,
+    narrows: bool = False,
 ) -> None:
     """Emit ``body`` in nested loops over variables; ``begin`` and ``end`` may bound the first one.
 
     The innermost loop runs over vectors if ``elements`` has lanes. ``is_aligned`` says that the bounds are
-    multiples of the lanes if the number of iterations is one; ``repeats`` is that of `vector_loop`.
+    multiples of the lanes if the number of iterations is one; ``repeats`` and ``narrows`` are those of
+    `vector_loop`.
     """
     if not variables:
         body()
@@ -215,10 +218,12 @@ def loop_nest(
     *outer, innermost = variables
     if not outer:
         limit = innermost.trips if end is None else end
-        _innermost(elements, innermost, begin, limit, body, is_aligned=is_aligned, repeats=repeats)
+        _innermost(
+            elements, innermost, begin, limit, body, is_aligned=is_aligned, repeats=repeats, narrows=narrows
+        )
         return
     with outer_loops(elements.function, outer, begin, end), elements.scope():
-        _innermost(elements, innermost, 0, innermost.trips, body, repeats=repeats)
+        _innermost(elements, innermost, 0, innermost.trips, body, repeats=repeats, narrows=narrows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +344,9 @@ class Pieces:
                     steady = dict(elements.scopes[-1].elements)
                 body = partial(_store_roots, elements, roots, targets, piece.space.indices)
                 lane = piece.space.variables[-1:]
-                loop_nest(elements, lane, body, low, high, is_aligned=is_aligned, repeats=repeats)
+                loop_nest(
+                    elements, lane, body, low, high, is_aligned=is_aligned, repeats=repeats, narrows=True
+                )
 
 
 def _enter(inner: Interior) -> Value:
@@ -564,6 +571,7 @@ def _innermost(
     *,
     is_aligned: bool = True,
     repeats: bool = False,
+    narrows: bool = False,
 ) -> None:
     if (low, high) == (0, max(elements.lanes, 1)) and lane.trips == high:
         lane.is_lane, lane.value = elements.lanes > 0, elements.function.constant(I64, 0)
@@ -574,7 +582,7 @@ def _innermost(
     if elements.lanes:
         first, limit = (elements.function.operand(I64, bound) for bound in (low, high))
         exact = is_aligned and lane.trips % elements.lanes == 0
-        vector_loop(elements, lane, first, limit, body, exact=exact, repeats=repeats)
+        vector_loop(elements, lane, first, limit, body, exact=exact, repeats=repeats, narrows=narrows)
         return
     with elements.function.loop(low, high) as loop, elements.scope():
         lane.value = loop.index
