@@ -40,6 +40,7 @@ class TransposeMotion(Pass, name="transpose-motion", of=Transpose):
             for order in orders:
                 region = _Region(computation, order)
                 region.trim()
+                region.keep_what_pays()
                 if region.members and consume(f"%{next(iter(region.members)).name}"):
                     region.rewrite()
                     changed = True
@@ -89,11 +90,39 @@ class _Region:
         for i in reversed(list(self.members)):
             if any(u in self.members for u in i.users):
                 continue
-            saved = sum(i.shape.element_count for u in i.users if self._undoes(u))
-            kept = (i.shape.element_count if self._is_needed(i) else 0) - saved
             removed = sum(o.shape.element_count for o in dict.fromkeys(i.operands) if self._is_paid_for(o, i))
-            if kept >= removed:
+            if self._cost(i) >= removed:
                 del self.members[i]
+
+    def keep_what_pays(self) -> None:
+        """Remove connected members that need as many transposes afterwards as before."""
+        left = dict(self.members)
+        while left:
+            together = self._connected(next(iter(left)))
+            saved = sum(
+                i.shape.element_count for i in together if i in self.sources and self._is_read_here(i)
+            )
+            if sum(self._cost(i) for i in together if i in self.members) >= saved:
+                for i in together & self.members.keys():
+                    del self.members[i]
+            for i in together & left.keys():
+                del left[i]
+
+    def _connected(self, member: HloInstruction) -> set[HloInstruction]:
+        """Return the members and sources that a path of operands and users leads to."""
+        waiting, together = [member], {member}
+        while waiting:
+            i = waiting.pop()
+            near = [*i.users, *(() if i in self.sources else i.operands)]
+            new = {n for n in near if n in self.members or n in self.sources} - together
+            together |= new
+            waiting += new
+        return together
+
+    def _cost(self, i: HloInstruction) -> int:
+        """Return how many elements of a member are transposed afterwards, less those that are before."""
+        count = i.shape.element_count
+        return count * (self._is_needed(i) - sum(map(self._undoes, i.users)))
 
     def _undoes(self, u: HloInstruction) -> bool:
         """Return whether a user is the inverse transpose."""
@@ -110,8 +139,12 @@ class _Region:
     def _is_paid_for(self, o: HloInstruction, i: HloInstruction) -> bool:
         """Return whether an operand of ``i`` is transposed only if ``i`` is no member."""
         if o in self.sources:
-            return not o.is_root and all(u is i or u in self.members for u in o.users)
+            return self._is_read_here(o, i)
         return o in self.members and not self._is_needed(o)
+
+    def _is_read_here(self, source: HloInstruction, i: HloInstruction | None = None) -> bool:
+        """Return whether only members, and ``i``, read a source."""
+        return not source.is_root and all(u is i or u in self.members for u in source.users)
 
     def rewrite(self) -> None:
         """Compute the members before the transposes, and transpose what others use."""

@@ -137,43 +137,82 @@ def find_rows(space: Space, parts: KernelParts, target: Target, *, reduced: bool
     long. ``reduced`` says that the kernel reduces its rows, in unrolled code: then vectors along a row are
     never better.
     """
-    inputs, roots, members = parts.inputs, parts.roots, parts.members
-    moved = any(isinstance(m.operation, Concatenate | Transpose) for m in members)
-    nested = any(is_nested(m) or (isinstance(m.operation, Gather) and not moved) for m in members)
-    if nested and not reduced:
+    if not reduced and _has_loops_for_each(parts):
         return None
-    space, last = (space, None) if reduced else _divide_rows(space, members)
+    space, last = (space, None) if reduced else _divide_rows(space, parts.members)
+    columns = _column_loops(parts, space)
+    if not columns or (not reduced and _fills_vectors(parts, space, columns)):
+        return None
+    rows = Rows(space, columns, _lanes(parts, space.variables[-1 - columns], target, reduced), last)
+    return rows if rows.lanes >= LEAST_LANES and _is_near(parts, rows) and _fits(parts, rows) else None
+
+
+def _arrays(parts: KernelParts) -> list[HloInstruction]:
+    return [x for x in (*parts.inputs, *parts.members) if x.shape.is_array]
+
+
+def _strides(parts: KernelParts, space: Space) -> list[dict[Variable, int]]:
+    """Return, for each load and store, by how many elements an iteration of each loop advances it."""
+    return [dict(a.terms) for a in accesses_of(parts.inputs, parts.roots, space.indices).linear]
+
+
+def _has_loops_for_each(parts: KernelParts) -> bool:
+    """Return whether an element takes a loop, or is gathered where nothing is transposed or joined."""
+    moves = any(isinstance(m.operation, Concatenate | Transpose) for m in parts.members)
+    return any(is_nested(m) or (isinstance(m.operation, Gather) and not moves) for m in parts.members)
+
+
+def _column_loops(parts: KernelParts, space: Space) -> int:
+    """Return how many of the innermost loops are over columns; 0 if rows are not narrow."""
     if len(space.variables) < 2:
-        return None
-    columns, width = _narrow_loops(space)
-    arrays = [x for x in (*inputs, *members) if x.shape.is_array]
+        return 0
+    columns, _ = _narrow_loops(space)
+    work = sum(map(element_work, parts.members))
+    if not columns and work <= MOST_OPERATIONS and _joins_words(parts, space.variables[-1]):
+        return 1
+    return columns
+
+
+def _fills_vectors(parts: KernelParts, space: Space, columns: int) -> bool:
+    """Return whether vectors along rows are better: rows fill them, and all loads are along rows."""
     lane = space.variables[-1]
-    if not columns:
-        if not _joins_words(roots, lane, arrays) or sum(map(element_work, members)) > MOST_OPERATIONS:
-            return None
-        columns, width = 1, lane.trips
-    coefficients = [dict(access.terms) for access in accesses_of(inputs, roots, space.indices).linear]
-    along = all(abs(terms.get(lane, 0)) <= 1 for terms in coefficients)
-    joined = any(_joins_columns(m, space, columns) for m in members)
-    fills = lane.trips * max(storage_bytes(x.shape.element_type) for x in arrays) >= LEAST_BYTES
-    loops = [body for m in members for body in m.called_computations]
+    widest = max(storage_bytes(x.shape.element_type) for x in _arrays(parts))
+    if lane.trips < LEAST_LANES or lane.trips * widest < LEAST_BYTES:
+        return False
     # The iterations of a loop inside of the kernel take as long for a vector that is not full.
-    is_full = lane.trips % LEAST_LANES == 0 or not loops
-    if lane.trips >= LEAST_LANES and fills and along and is_full and not reduced and not joined:
-        return None
-    # Two vectors hide latencies, and narrow elements fill only one; to shuffle two takes LLVM long.
-    computes = reduced or any(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
-    computes |= bool(loops)
+    if lane.trips % LEAST_LANES and any(m.called_computations for m in parts.members):
+        return False
+    along = all(abs(strides.get(lane, 0)) <= 1 for strides in _strides(parts, space))
+    return along and not any(_joins_columns(m, space, columns) for m in parts.members)
+
+
+def _lanes(parts: KernelParts, row: Variable, target: Target, reduced: bool) -> int:
+    """Return the number of rows of a vector.
+
+    Two registers hide latencies, and narrow elements fill only one; to shuffle two takes LLVM long.
+    """
+    arrays = _arrays(parts)
+    waits = reduced or any(
+        m.called_computations or m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in parts.members
+    )
     is_narrow = min(storage_bytes(x.shape.element_type) for x in arrays) < 4
-    vector_bytes = VECTOR_BYTES if computes or is_narrow else target.vector_bytes
-    lanes = vector_lanes(arrays, space.variables[-1 - columns].trips, vector_bytes)
-    rows = Rows(space, columns, lanes, last)
-    far = width <= MOST_COLUMNS and any(abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients)
-    if rows.lanes < LEAST_LANES or far or any(storage_bytes(x.shape.element_type) > 8 for x in arrays):
-        return None
-    fits = width * (len(members) + sum(map(len, loops))) <= MOST_OPERATIONS
-    fits |= not loops and _operations(inputs, roots, rows) <= MOST_OPERATIONS
-    return rows if fits else None
+    return vector_lanes(arrays, row.trips, VECTOR_BYTES if waits or is_narrow else target.vector_bytes)
+
+
+def _is_near(parts: KernelParts, rows: Rows) -> bool:
+    """Return whether rows that are loaded together are close in memory, and elements fit lanes."""
+    if any(storage_bytes(x.shape.element_type) > 8 for x in _arrays(parts)):
+        return False
+    strides = _strides(parts, rows.space) if rows.width <= MOST_COLUMNS else ()
+    return all(abs(each.get(rows.row, 0)) <= NEAR for each in strides)
+
+
+def _fits(parts: KernelParts, rows: Rows) -> bool:
+    """Return whether the unrolled code of a row is short enough."""
+    loops = [body for m in parts.members for body in m.called_computations]
+    if rows.width * (len(parts.members) + sum(map(len, loops))) <= MOST_OPERATIONS:
+        return True
+    return not loops and _operations(parts.inputs, parts.roots, rows) <= MOST_OPERATIONS
 
 
 def _narrow_loops(space: Space) -> tuple[int, int]:
@@ -238,8 +277,9 @@ def _joins_columns(member: HloInstruction, space: Space, columns: int) -> bool:
     return any(variable in index for variable in space.variables[-columns:])
 
 
-def _joins_words(roots: Sequence[HloInstruction], lane: Variable, arrays: Sequence[HloInstruction]) -> bool:
+def _joins_words(parts: KernelParts, lane: Variable) -> bool:
     """Return whether the result is a concatenation of few arrays of words, of up to three columns each."""
+    roots, arrays = parts.roots, _arrays(parts)
     is_one = len(roots) == 1 and isinstance(roots[0].operation, Concatenate)
     is_narrow = is_one and lane.trips < 4 * len(roots[0].operands)
     words = all(x.shape.element_type.bits in (32, 64) and not x.shape.element_type.is_complex for x in arrays)
