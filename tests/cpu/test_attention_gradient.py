@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from typing import Any
@@ -182,7 +183,9 @@ def test_any_sizes(
     b: int, h: int, g: int, rows: int, keys: int, d: int, e: int, mask: tuple[str, str]
 ) -> None:
     program = text(mask, b=b, h=h, g=g, rows=rows, keys=keys, d=d, e=e)
-    agree(program, *arguments(np.random.default_rng(rows), program), rounded=True)
+    # Where one key has all the weight, the gradient of scores is zero but for rounding.
+    with contextlib.suppress(agreement.Toothless):
+        agree(program, *arguments(np.random.default_rng(rows), program), rounded=True)
 
 
 @pytest.mark.parametrize(

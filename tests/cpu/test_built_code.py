@@ -17,7 +17,7 @@ from hloom.tools.run_time_code import ARCHITECTURES, KINDS, compile_run_time
 
 PACKAGE = Path(hloom.__file__).parent
 NO_PART_OF_CODE = {
-    *("__init__.py", "errors.py", "hooks.py", "records.py", "visible.py", "jax/plugin.py"),
+    *("__init__.py", "errors.py", "hooks.py", "records.py", "regex.py", "visible.py", "jax/plugin.py"),
     *("ir/collector.py", "ir/registration.py", "jaxlib/private.py", "cpu/__init__.py", "codegen/__init__.py"),
     *("ir/__init__.py", "jax/__init__.py", "jaxlib/__init__.py"),
 }
