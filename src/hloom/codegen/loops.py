@@ -140,9 +140,8 @@ def vector_loop(
     """Emit ``body`` for vectors of the lane variable in [begin, end), then for the remainder.
 
     ``repeats`` says that the body may run again at any index, in every thread: the remainder is then a whole
-    vector of the loop, which begins earlier. Otherwise it is masked, which processors do slowly for stores on
-    a Zen 3, and one lane after the other for bytes without AVX-512. ``narrows`` says that the body can be
-    emitted for vectors of any length: shorter ones come before the mask there.
+    vector of the loop, which begins earlier. Otherwise it is masked. ``narrows`` says that the body can be
+    emitted for vectors of any length: where masks are slow, shorter vectors come before the mask.
     """
     function, lanes = elements.function, elements.lanes
     variable.is_lane = True
@@ -156,7 +155,7 @@ def vector_loop(
             body()
     elif not exact:
         with function.when(last.compare("slt", end)):
-            if narrows and lanes > FEWEST_MASKED and _masks_single_elements(elements):
+            if narrows and lanes > FEWEST_MASKED and _masks_slowly(elements):
                 with elements.with_lanes(max(lanes // 4, FEWEST_MASKED)):
                     vector_loop(elements, variable, last, end, body, exact=False, narrows=True)
             else:
@@ -176,8 +175,8 @@ def _masked_remainder(
             body()
 
 
-def _masks_single_elements(elements: Elements) -> bool:
-    """Return whether masked loads of an array are no instructions of the processor, but one for each lane."""
+def _masks_slowly(elements: Elements) -> bool:
+    """Return whether the processor takes longer for masks of an array than for vectors of fewer lanes."""
     sizes = [storage_bytes(view.element_type) for view in elements.views.values()]
     return min(sizes, default=16) < elements.function.target.least_masked_bytes
 
