@@ -115,6 +115,6 @@ def test_stochastic_convert(name: str) -> None:
 
 def test_numbers_are_rounded_once() -> None:
     module = parse("x = f32[1000] parameter(0)\nROOT r = bf16[1000] convert(x)")
-    assert (
-        hloom.compile(module).to_llvm().count("i32 32767") == 2
-    )  # added by rounding: in the loop, and behind it
+    code = hloom.compile(module).to_llvm()
+    stores = code.count(" store <") + code.count("call void @llvm.masked.store")
+    assert code.count("i32 32767") == stores > 1  # added by rounding: in the loop, and behind it
