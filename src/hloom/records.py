@@ -22,7 +22,7 @@ _FIELDS: Final = "__dataclass_fields__"
 """Attribute in which `dataclasses` keeps the fields of a class, by name."""
 
 _INSTANCE_FIELD: Final[object] = vars(dataclasses)["_FIELD"]
-"""What `dataclasses.fields` asks of a field: it is no class variable."""
+"""Marks a `Field` as one of instances, not a class variable; `dataclasses.fields` returns only these."""
 
 
 @overload
