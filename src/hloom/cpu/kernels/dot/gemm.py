@@ -30,11 +30,14 @@ Epilogue: TypeAlias = Callable[[Elements, Index, Index, Index, Element], None]
 
 Lanes run along the columns, or along the rows or batches.
 """
-FEWEST_RESULTS = 16
+FEWEST_RESULTS: Final = 16
+"""Number of results below which a short product is computed inline, without a kernel."""
 FEWEST_ROWS: Final = 16
 """Minimum rows, or columns, of a factor of which other free dimensions are batches."""
-SHORT = 256
-"""Sizes up to which a product is computed inline, without a kernel."""
+SHORT: Final = 16
+"""Length of sums below which few results are computed inline: fewer products than the lanes of a vector."""
+SHORT_OF_LANES: Final = 64
+"""The same for one row of results, which are the lanes of inline code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +197,19 @@ def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     contiguous along k.
     """
     gemm = gemm_of(dot, inside=inside)
-    if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
+    if gemm is None or _is_tiny(gemm):
         return None
     if gemm.n > 1 and max(d for group in gemm.dimensions for d in group) not in gemm.dimensions[2]:
         return None  # columns are not contiguous in the result
     scattered = gemm.a.column != 1 or gemm.b.row != 1
     return None if gemm.m == gemm.n == 1 and gemm.batches > 1 and scattered else gemm
+
+
+def _is_tiny(gemm: Gemm) -> bool:
+    """Return whether a product has so few and short sums that code inline takes less time than a kernel."""
+    has_lanes = gemm.m == 1 < gemm.n and gemm.b.column == 1
+    short = SHORT_OF_LANES if has_lanes else SHORT
+    return gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < short
 
 
 def _others(rank: int, *taken: Sequence[int]) -> list[int]:
