@@ -144,7 +144,8 @@ def find_rows(space: Space, parts: KernelParts, target: Target, *, reduced: bool
     if not columns or (not reduced and _fills_vectors(parts, space, columns)):
         return None
     rows = Rows(space, columns, _lanes(parts, space.variables[-1 - columns], target, reduced), last)
-    return rows if rows.lanes >= LEAST_LANES and _is_near(parts, rows) and _fits(parts, rows) else None
+    loads = _is_near(parts, rows) or (reduced and _gathers(parts, rows, target))
+    return rows if rows.lanes >= LEAST_LANES and loads and _fits(parts, rows) else None
 
 
 def _arrays(parts: KernelParts) -> list[HloInstruction]:
@@ -205,6 +206,12 @@ def _is_near(parts: KernelParts, rows: Rows) -> bool:
         return False
     strides = _strides(parts, rows.space) if rows.width <= MOST_COLUMNS else ()
     return all(abs(each.get(rows.row, 0)) <= NEAR for each in strides)
+
+
+def _gathers(parts: KernelParts, rows: Rows, target: Target) -> bool:
+    """Return whether gathers of rows far apart take less time than vectors that a row does not fill."""
+    sizes = {storage_bytes(x.shape.element_type) for x in _arrays(parts)}
+    return target.has("avx512f") and sizes <= {4, 8} and rows.width < LEAST_LANES and rows.width != 4
 
 
 def _fits(parts: KernelParts, rows: Rows) -> bool:

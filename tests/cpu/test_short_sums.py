@@ -1,0 +1,69 @@
+"""Reductions of few elements to short rows of results, of which a vector computes many rows at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.native_runs import agree, arguments
+
+COMBINERS = {"f32": "add", "f64": "add", "bf16": "maximum", "s8": "add", "u16": "minimum", "c64": "add"}
+
+
+def reduction(kind: str, sizes: tuple[int, ...], dimensions: tuple[int, ...], combiner: str) -> str:
+    """Return a program that reduces products with a broadcast over some dimensions of an array."""
+    kept = [size for d, size in enumerate(sizes) if d not in dimensions]
+    shape, result = (f"{kind}[{','.join(map(str, part))}]" for part in (sizes, kept))
+    start = "(1, 2)" if kind.startswith("c") else "1"
+    return f"""
+combine {{
+  a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT c = {kind}[] {combiner}(a, b)
+}}
+
+ENTRY main {{
+  x = {shape} parameter(0)
+  y = {kind}[{sizes[0]},{sizes[-1]}] parameter(1)
+  start = {kind}[] constant({start})
+  wide = {shape} broadcast(y), dimensions={{0,{len(sizes) - 1}}}
+  products = {shape} multiply(x, wide)
+  ROOT r = {result} reduce(products, start), dimensions={{{",".join(map(str, dimensions))}}}, to_apply=combine
+}}
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 77, 1000])
+@pytest.mark.parametrize("kind", COMBINERS)
+@pytest.mark.parametrize(
+    ("sizes", "dimensions"),
+    [((3, 3), (1,)), ((2, 5), (0,)), ((5, 5), (1,)), ((7, 7), (0,)), ((2, 2, 3), (0, 1)), ((16, 4), (0,))],
+)
+def test_rows_are_lanes(rows: int, kind: str, sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> None:
+    text = reduction(kind, (rows, *sizes), tuple(d + 1 for d in dimensions), COMBINERS[kind])
+    agree(text, *arguments(np.random.default_rng(rows), text), rounded=kind[0] in "fc")
+
+
+@pytest.mark.parametrize("outer", [1, 3, 40])
+def test_indices_of_gathered_terms(outer: int) -> None:
+    """Elements of a finite element: the values of its nodes, gathered once, times its matrix."""
+    text = f"""
+sum {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY main {{
+  matrices = f32[{outer},50,3,3] parameter(0)
+  values = f32[90] parameter(1)
+  nodes = u8[{outer},50,3] parameter(2)
+  zero = f32[] constant(0)
+  gathered = f32[{outer},50,3] gather(values, nodes), offset_dims={{}}, collapsed_slice_dims={{0}},
+      start_index_map={{0}}, index_vector_dim=3, slice_sizes={{1}}
+  wide = f32[{outer},50,3,3] broadcast(gathered), dimensions={{0,1,3}}
+  products = f32[{outer},50,3,3] multiply(matrices, wide)
+  ROOT r = f32[{outer},50,3] reduce(products, zero), dimensions={{3}}, to_apply=sum
+}}
+"""
+    agree(text, *arguments(np.random.default_rng(outer), text), rounded=True)
