@@ -44,6 +44,63 @@ def test_rows_are_lanes(rows: int, kind: str, sizes: tuple[int, ...], dimensions
     agree(text, *arguments(np.random.default_rng(rows), text), rounded=kind[0] in "fc")
 
 
+def choice(kind: str, sizes: tuple[int, ...], dimension: int) -> str:
+    """Return a program with the greatest elements along a dimension, and where they are."""
+    shape = ",".join(map(str, sizes))
+    result = ",".join(str(size) for d, size in enumerate(sizes) if d != dimension)
+    return f"""
+greater {{
+  a = {kind}[] parameter(0)
+  i = s64[] parameter(1)
+  b = {kind}[] parameter(2)
+  j = s64[] parameter(3)
+  first = pred[] compare(a, b), direction=GE
+  value = {kind}[] select(first, a, b)
+  position = s64[] select(first, i, j)
+  ROOT t = ({kind}[], s64[]) tuple(value, position)
+}}
+
+ENTRY main {{
+  x = {kind}[{shape}] parameter(0)
+  n = s64[{shape}] iota(), iota_dimension={dimension}
+  least = {kind}[] constant(-100)
+  none = s64[] constant(-1)
+  ROOT r = ({kind}[{result}], s64[{result}]) reduce(x, n, least, none),
+      dimensions={{{dimension}}}, to_apply=greater
+}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "s8"])
+@pytest.mark.parametrize("sizes", [(50, 3, 3), (33, 5, 2), (7, 2, 7), (3, 40, 4, 5)])
+def test_choices_of_each_column(kind: str, sizes: tuple[int, ...]) -> None:
+    text = choice(kind, sizes, len(sizes) - 2)
+    agree(text, *arguments(np.random.default_rng(1), text))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("batches", [31, 32, 77, 1000])
+@pytest.mark.parametrize(("m", "k", "n"), [(2, 2, 2), (3, 3, 3), (4, 4, 4), (1, 3, 5), (4, 2, 1), (2, 7, 3)])
+def test_products_of_tiny_matrices(kind: str, batches: int, m: int, k: int, n: int) -> None:
+    """With an epilogue, and with a transposed factor."""
+    text = f"""
+ENTRY main {{
+  a = {kind}[{batches},{m},{k}] parameter(0)
+  b = {kind}[{batches},{k},{n}] parameter(1)
+  c = {kind}[{batches},{m},{n}] parameter(2)
+  d = {kind}[{batches},{n},{k}] parameter(3)
+  ab = {kind}[{batches},{m},{n}] dot(a, b), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},
+      lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
+  ad = {kind}[{batches},{m},{n}] dot(a, d), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},
+      lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  sum = {kind}[{batches},{m},{n}] add(ad, c)
+  most = {kind}[{batches},{m},{n}] maximum(sum, ad)
+  ROOT t = ({kind}[{batches},{m},{n}], {kind}[{batches},{m},{n}]) tuple(ab, most)
+}}
+"""
+    agree(text, *arguments(np.random.default_rng(batches), text), rounded=True)
+
+
 @pytest.mark.parametrize("outer", [1, 3, 40])
 def test_indices_of_gathered_terms(outer: int) -> None:
     """Elements of a finite element: the values of its nodes, gathered once, times its matrix."""

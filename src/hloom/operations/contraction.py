@@ -304,7 +304,7 @@ class Dot(_Numbered):
             right = _bound((*self.rhs_batch_dims, *self.rhs_contracting_dims), bound, indices[free:])
             return [Read(lhs, left), Read(rhs, right)]
 
-        return Accumulation(extents, terms)
+        return Accumulation(extents, terms, unrolled=x.unrolls)
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         """Return batch dimensions, then the free dimensions of lhs and rhs."""

@@ -51,6 +51,7 @@ from hloom.cpu.kernels.dot.row_stream import (
     streams_narrow,
 )
 from hloom.cpu.kernels.dot.strided import Strided, is_argument, written_through
+from hloom.cpu.kernels.movement.interleaving import MOST_TERMS, Rows, emit_rows_kernel, find_short_sums
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
@@ -65,6 +66,8 @@ from hloom.shape import element_type as et
 from hloom.shape.shape import Shape
 
 Plan = InnerProduct | RowStream | TilePlan | AmxPlan
+FEWEST_BATCHES: Final = 32
+"""Fewest products of tiny matrices that are computed side by side."""
 DEEP_TILE: Final = 64
 """Fewest rows, columns and steps of a product whose tiles take as long as reads from memory."""
 
@@ -79,7 +82,13 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
     dot, roots = plan.hero, plan.parts.roots
     gemm, product = product_of(dot, inside=i is not dot), plan_of(i, program.module.target)
     if gemm is None or product is None:
-        program.elements(plan)
+        rows = None if gemm is None else _short_rows(i, gemm, program.module.target)
+        if rows is None:
+            program.elements(plan)
+            return
+        kernel = program.shared(lambda name: emit_rows_kernel(program.module, name, plan.parts, rows))
+        targets = [target.pointer for target in program.targets(i)]
+        program.call(i, kernel, [*program.input_pointers(i), *targets])
         return
     a, b = (program.pointer(_outside(i, dot, o)) for o in dot.operands)
     if product.transposed:
@@ -237,7 +246,7 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     if gemm is None:
         return None
     narrow = gemm.is_packed or gemm.is_scaled
-    if narrow and not _streams_narrow(dot, gemm):
+    if (narrow and not _streams_narrow(dot, gemm)) or _short_rows(i, gemm, target) is not None:
         return None
     inner = None if narrow else inner_product_of(gemm, target)
     if inner is not None:
@@ -252,6 +261,15 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
         return plan_amx(gemm)
     plain = kernel_parts(i).roots == (dot,) and dot.shape.element_type is gemm.kind and gemm.in_order
     return plan_tiles(gemm, target, plain_result=plain)
+
+
+def _short_rows(i: HloInstruction, gemm: Gemm, target: Target) -> Rows | None:
+    """Return loops of a product in which lanes are batches, if the matrices are tiny; else None."""
+    is_tiny = gemm.m * gemm.n > 1 and gemm.m * gemm.n * gemm.k <= MOST_TERMS
+    is_plain = gemm.kind in (et.F32, et.F64) and gemm.a_type is gemm.b_type is gemm.kind
+    if not is_tiny or not is_plain or gemm.batches < FEWEST_BATCHES:
+        return None
+    return find_short_sums(kernel_parts(i), KERNELS.hero(i), gemm.k, target)
 
 
 def _inner(

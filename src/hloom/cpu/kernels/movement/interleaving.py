@@ -41,7 +41,7 @@ from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Concatenate, Pad, Transpose
 from hloom.plan.accesses import Accesses
 from hloom.plan.evaluations import element_work
-from hloom.plan.iteration import accesses_of, is_nested, result_shapes
+from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes
 from hloom.plan.parts import KernelParts
 from hloom.plan.pieces import decided_iterations, pieces_by_bounds, replaced_loop
 from hloom.plan.space import Space
@@ -52,6 +52,8 @@ MOST_JOINED: Final = 128
 """Maximum number of columns of a concatenation, which are stored a vector of each row at a time."""
 MOST_OPERATIONS: Final = 600
 """Maximum number of operations in the unrolled code of all columns."""
+MOST_TERMS: Final = 64
+"""Most terms of all sums of a row that are written out."""
 MOST_DIVIDED: Final = 12
 """Most columns of a period of interior padding: LLVM takes seconds to interleave more of them."""
 LEAST_LANES: Final = 8
@@ -146,6 +148,26 @@ def find_rows(space: Space, parts: KernelParts, target: Target, *, reduced: bool
     rows = Rows(space, columns, _lanes(parts, space.variables[-1 - columns], target, reduced), last)
     loads = _is_near(parts, rows) or (reduced and _gathers(parts, rows, target))
     return rows if rows.lanes >= LEAST_LANES and loads and _fits(parts, rows) else None
+
+
+def find_short_sums(parts: KernelParts, hero: HloInstruction, terms: int, target: Target) -> Rows | None:
+    """Return the loops of a kernel if lanes should be rows of results, each a sum that is written out.
+
+    Args:
+        parts: the kernel.
+        hero: what computes the sums, a reduction or a dot.
+        terms: the number of terms of a sum.
+        target: the processor.
+
+    Returns None if rows fill vectors, if the code of a row would be too long, or if another operation of the
+    kernel takes a loop for each element.
+    """
+    if any(is_nested(m) for m in parts.members if m is not hero):
+        return None
+    space = planned_space(parts.inputs, parts.roots, parts.members)
+    rows = find_rows(space, parts, target, reduced=True)
+    is_short = rows is not None and rows.width * terms <= MOST_TERMS
+    return rows if is_short and space.variables[-1].trips < LEAST_LANES else None
 
 
 def _arrays(parts: KernelParts) -> list[HloInstruction]:

@@ -16,7 +16,7 @@ from hloom.codegen.llvm import I1, I64, Module, Operand, Value
 from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, register_type, storage_bytes
-from hloom.cpu.kernels.movement.interleaving import LEAST_LANES, Rows, emit_rows_kernel, find_rows
+from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_short_sums
 from hloom.cpu.kernels.reduction.column_reduction import emit_column_reduction
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction, ReductionEmitter, lane_zero
 from hloom.cpu.kernels.reduction.triangles import RowLimits, triangle_limits
@@ -27,7 +27,7 @@ from hloom.operations.combiners import Grouping
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Iota
 from hloom.plan.accesses import Accesses
-from hloom.plan.iteration import is_nested, planned_space
+from hloom.plan.iteration import planned_space
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.parts import KernelParts
 from hloom.plan.space import Space, merge_loops, split_space
@@ -35,8 +35,6 @@ from hloom.shape.shape import Shape
 
 _LANES: Final = 64
 """Lanes of a row's accumulators."""
-_MOST_TERMS: Final = 64
-"""Most terms of all sums of a short row of results that are written out."""
 _NARROW: Final = 8
 _NARROW_BYTES: Final = 24
 _NARROW_CHOICE: Final = 16
@@ -75,8 +73,10 @@ def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
         )
         return
     narrow = None
-    if not is_row_reduction(root) or any(t.count == 0 for t in targets):
-        narrow = _narrow_results(plan.parts, root, program.module.target)
+    is_empty = any(t.count == 0 for t in targets)
+    if not is_row_reduction(root) or is_empty:
+        terms = math.prod(operation_of(root, Reduce).reduced_sizes(root.operands[0].shape))
+        narrow = None if is_empty else find_short_sums(plan.parts, root, terms, program.module.target)
         if narrow is None:
             program.elements(plan)
             return
@@ -90,20 +90,6 @@ def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
     kernel = program.shared(emit)
     pointers = [*program.input_pointers(plan.instruction), *(t.pointer for t in targets)]
     program.call(plan.instruction, kernel, pointers)
-
-
-def _narrow_results(parts: KernelParts, root: HloInstruction, target: Target) -> Rows | None:
-    """Return loops in which each vector lane is a row of results, if these rows are short; else None.
-
-    Each result must be a sum of few terms, which are written out.
-    """
-    terms = math.prod(operation_of(root, Reduce).reduced_sizes(root.operands[0].shape))
-    others = (m for m in parts.members if m is not root)
-    if root.shape.is_tuple or root.shape.element_count == 0 or any(map(is_nested, others)):
-        return None
-    rows = find_rows(planned_space(parts.inputs, (root,), parts.members), parts, target, reduced=True)
-    is_short = rows is not None and rows.width < LEAST_LANES and rows.width * terms <= _MOST_TERMS
-    return rows if is_short else None
 
 
 def emit_row_reduction(
