@@ -45,6 +45,40 @@ def test_operands_in_a_row(kind: str, around: bool, sizes: list[tuple[int, ...]]
     agree(text, *arguments(np.random.default_rng(0), text))
 
 
+@pytest.mark.parametrize("kind", ["f32", "s8", "c64"])
+@pytest.mark.parametrize("around", [True, False])
+@pytest.mark.parametrize(
+    ("sizes", "dimension"),
+    [
+        ([(701, 333), (701, 100), (701, 1)], 1),
+        ([(701, 17 + n) for n in range(19)], 1),
+        ([(3, 20, 5000), (3, 7, 5000)], 1),
+        ([(40, 30, 101), (40, 30, 160)], 2),
+        ([(2, 90, 30, 30), (2, 60, 30, 30)], 1),
+    ],
+)
+def test_operands_stored_together(
+    kind: str, around: bool, sizes: list[tuple[int, ...]], dimension: int
+) -> None:
+    text = concatenate(kind, sizes, dimension, around)
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_parts_of_long_rows_that_are_moved() -> None:
+    """A transposed operand has a kernel of its own; its neighbors are stored together."""
+    text = """
+    x = f32[300,400] parameter(0)
+    y = f32[400] parameter(1)
+    t = f32[400,300] transpose(x), dimensions={1,0}
+    s = f32[400,60] slice(t), slice={[0:400], [1:121:2]}
+    b = f32[400,50] broadcast(y), dimensions={0}
+    i = f32[400,33] iota(), iota_dimension=1
+    z = f32[400,17] slice(t), slice={[0:400], [283:300]}
+    n = f32[400,17] negate(z)
+    ROOT c = f32[400,460] concatenate(s, b, t, i, n), dimensions={1}"""
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
 def test_parts_that_are_moved() -> None:
     text = """
     x = f32[6,8] parameter(0)

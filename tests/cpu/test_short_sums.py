@@ -101,6 +101,40 @@ ENTRY main {{
     agree(text, *arguments(np.random.default_rng(batches), text), rounded=True)
 
 
+def windows(kind: str, sizes: tuple[int, ...], window: str, combiner: str) -> str:
+    """Return a program that combines the elements of windows."""
+    return f"""
+combine {{
+  a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT c = {kind}[] {combiner}(a, b)
+}}
+
+ENTRY main {{
+  x = {kind}[{",".join(map(str, sizes))}] parameter(0)
+  start = {kind}[] constant(1)
+  ROOT r = reduce-window(x, start), window={{{window}}}, to_apply=combine
+}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "combiner"), [("f32", "add"), ("f64", "maximum"), ("s8", "multiply")])
+@pytest.mark.parametrize(
+    ("sizes", "window"),
+    [
+        ((300, 2), "size=1x2 pad=0_0x1_0"),
+        ((77, 5), "size=1x5 pad=0_0x0_4"),
+        ((50, 3, 4), "size=1x3x1 pad=0_0x2_0x0_0"),
+        ((3, 16, 17, 3), "size=1x2x2x1 stride=1x2x2x1"),
+        ((2, 9, 40, 3), "size=1x3x3x1 stride=1x2x2x1 pad=0_0x1_1x0_1x0_0"),
+        ((40, 7), "size=1x3 pad=0_0x1_1 lhs_dilate=1x1 rhs_dilate=1x2"),
+    ],
+)
+def test_windows_of_short_rows(kind: str, combiner: str, sizes: tuple[int, ...], window: str) -> None:
+    text = windows(kind, sizes, window, combiner)
+    agree(text, *arguments(np.random.default_rng(3), text), rounded=kind == "f32")
+
+
 @pytest.mark.parametrize("outer", [1, 3, 40])
 def test_indices_of_gathered_terms(outer: int) -> None:
     """Elements of a finite element: the values of its nodes, gathered once, times its matrix."""

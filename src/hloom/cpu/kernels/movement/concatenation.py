@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from hloom.analysis.instructions import operation_of
-from hloom.codegen.llvm import I8, Module
+from hloom.codegen.elements import View
+from hloom.codegen.llvm import I8, Function, Module, Value
 from hloom.codegen.loops import (
     LoopKernel,
     Pieces,
@@ -21,8 +23,14 @@ from hloom.codegen.loops import (
 )
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
-from hloom.cpu.kernels.movement.transposition import TiledKernel, emit_parts_kernel, find_tiling
+from hloom.cpu.kernels.movement.transposition import (
+    TiledKernel,
+    TransposeTiling,
+    emit_parts_kernel,
+    find_tiling,
+)
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.errors import plural
 from hloom.ir.affine import Index, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Concatenate
@@ -31,6 +39,13 @@ from hloom.plan.kernel import KernelPlan
 from hloom.plan.parts import KernelParts, merge_narrow_dimensions
 from hloom.plan.space import Space, merge_loops, split_space
 from hloom.records import dataclass
+
+LEAST_TOGETHER: Final = 1 << 18
+"""Bytes of a result from which one kernel stores several operands."""
+MOST_TOGETHER: Final = 8
+"""Most operands of such a kernel, whose code is that of each of them."""
+TOGETHER_BYTES: Final = 1 << 14
+"""Bytes of a result's rows that stay in the first-level cache until all operands are stored."""
 
 
 @KERNELS.register("concatenate")
@@ -53,20 +68,71 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
         kernel = program.shared(lambda name: emit_rows_kernel(program.module, name, parts, rows))
         program.call(i, kernel, [*program.input_pointers(i), target.pointer])
         return
+    pointers = dict(zip(inputs, program.input_pointers(i), strict=True))
+    everything = _parts_of(root, parts)
+    if not is_major and target.count * storage_bytes(root.shape.element_type) >= LEAST_TOGETHER:
+        groups = _groups(everything)
+    else:
+        groups = [[part] for part in everything]
+    for group in groups:
+        sources = [x for x in inputs if any(x in part.inputs for part in group)]
+        if len(group) > 1:
+            kernel = program.shared(partial(_emit_together, program.module, group, sources))
+            address = target.pointer
+        else:
+            (part,) = group
+            is_whole = is_major and part.operand in members
+            kernel = program.shared(partial(part.emit_whole if is_whole else part.emit, program.module))
+            address = program.function.offset(target.pointer, part.start, I8)
+        program.call(i, kernel, [*(pointers[x] for x in sources), address])
+
+
+def _parts_of(root: HloInstruction, parts: KernelParts) -> list[_Part]:
+    """Return the parts of a concatenate's result that have elements."""
+    (dimension,) = operation_of(root, Concatenate).dimensions
     strides = row_major_strides(root.shape.dimensions)
     size = storage_bytes(root.shape.element_type) * strides[dimension]
-    pointers = dict(zip(inputs, program.input_pointers(i), strict=True))
-    start = 0
+    start, result = 0, list[_Part]()
     for operand in root.operands:
         if operand.shape.element_count:
-            needed = _needed(operand, pointers)
-            sources = [x for x in inputs if x in needed]
-            part = _Part(operand, strides, sources, [m for m in members if m in needed])
-            is_whole = is_major and operand in members
-            kernel = program.shared(partial(part.emit_whole if is_whole else part.emit, program.module))
-            address = program.function.offset(target.pointer, start * size, I8)
-            program.call(i, kernel, [*(pointers[x] for x in sources), address])
-        start += operand.shape.dimensions[dimension]
+            needed = _needed(operand, parts.inputs)
+            sources = [x for x in parts.inputs if x in needed]
+            result.append(_Part(operand, strides, start, sources, [m for m in parts.members if m in needed]))
+        start += operand.shape.dimensions[dimension] * size
+    return result
+
+
+def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
+    """Divide parts into groups that one kernel stores: neighbors with the same outermost loop."""
+    groups: list[list[_Part]] = []
+    for part in parts:
+        last = groups[-1] if groups else []
+        if last and 0 < part.rows == last[0].rows and len(last) < MOST_TOGETHER:
+            last.append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _emit_together(
+    module: Module, group: Sequence[_Part], inputs: Sequence[HloInstruction], name: str
+) -> LoopKernel:
+    """Emit the kernel (inputs..., result, begin, end) of several parts, which stores all of them row by row.
+
+    Each kernel of one part would write the lines of the result that it shares with others once more.
+    """
+    shapes = [*(i.shape for i in inputs), group[0].operand.shape]
+    function, arrays, begin, end = begin_kernel(module, name, shapes)
+    views, result = dict(zip(inputs, arrays, strict=False)), arrays[-1].pointer
+    emitters = [part.loops(function, views, function.offset(result, part.start, I8)) for part in group]
+    row_bytes = sum(p.operand.shape.byte_size for p in group) // group[0].rows
+    with function.loop(begin, end, max(1, TOGETHER_BYTES // row_bytes)) as loop:
+        last = function.intrinsic("smin", loop.index + max(1, TOGETHER_BYTES // row_bytes), end)
+        for emit in emitters:
+            emit(loop.index, last)
+    function.finish()
+    form = f"{plural(len(group), 'operand')} together"
+    return LoopKernel(name, group[0].rows, 1, sum(part.work for part in group), form)
 
 
 def _needed(operand: HloInstruction, inputs: Collection[HloInstruction]) -> set[HloInstruction]:
@@ -87,12 +153,14 @@ class _Part:
     Attributes:
         operand: the operand, an instruction in memory or one that the kernel computes.
         strides: the strides of the result, in elements.
+        start: the byte of the result at which the operand begins.
         inputs: the instructions that the kernel reads from memory.
         members: the instructions that the kernel computes, operands first.
     """
 
     operand: HloInstruction
     strides: tuple[int, ...]
+    start: int
     inputs: Sequence[HloInstruction]
     members: Sequence[HloInstruction]
 
@@ -128,20 +196,62 @@ class _Part:
 
         ``result`` is the address, in the concatenation, of the operand's first element.
         """
-        space, inputs = self.space(), self.inputs
-        parts = KernelParts(tuple(inputs), (self.operand,), tuple(self.members))
-        tiling = find_tiling(space, parts) if self.operand in self.members else None
-        if tiling is not None and dict(self.written(space.indices).terms).get(tiling.lane) == 1:
+        space, parts = self.space(), self.parts
+        tiling = self.tiling(space)
+        if tiling is not None:
             return TiledKernel(module, name, parts, space, tiling, strides=self.strides).emit()
-        function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, self.operand)])
-        lane = space.variables[-1] if space.variables else None
-        lanes = vector_lanes([self.operand, *inputs], lane.trips) if lane is not None else 0
-        if lane is not None and dict(self.written(space.indices).terms).get(lane) != 1:
-            lanes = 0
-        views, result = dict(zip(inputs, arrays, strict=False)), replace(arrays[-1], strides=self.strides)
-        pieces = Pieces(function, parts, views, space, lanes)
-        with outer_loops(function, space.variables[:-1], begin, end):
-            pieces.emit([result], begin, end, repeats=True)
+        shapes = [i.shape for i in (*self.inputs, self.operand)]
+        function, arrays, begin, end = begin_kernel(module, name, shapes)
+        self.loops(function, dict(zip(self.inputs, arrays, strict=False)), arrays[-1].pointer)(begin, end)
         function.finish()
-        work = max(work_of(self.members, self.operand.shape.element_count), self.operand.shape.element_count)
-        return nest_kernel(name, space.variables, lanes, work, lanes_text(lanes))
+        lanes = self.lanes(space)
+        return nest_kernel(name, space.variables, lanes, self.work, lanes_text(lanes))
+
+    def loops(
+        self, function: Function, views: Mapping[HloInstruction, View], result: Value
+    ) -> Callable[[Value, Value], None]:
+        """Emit what precedes the loops that store the operand from the address ``result`` on.
+
+        Returns the function that emits the loops, for a range of the outermost one.
+        """
+        space = self.space()
+        target = replace(View.of(result, self.operand.shape), strides=self.strides)
+        sources = {x: views[x] for x in self.inputs}
+        pieces = Pieces(function, self.parts, sources, space, self.lanes(space))
+
+        def emit(begin: Value, end: Value) -> None:
+            with outer_loops(function, space.variables[:-1], begin, end):
+                pieces.emit([target], begin, end, repeats=True)
+
+        return emit
+
+    @property
+    def parts(self) -> KernelParts:
+        return KernelParts(tuple(self.inputs), (self.operand,), tuple(self.members))
+
+    def tiling(self, space: Space) -> TransposeTiling | None:
+        """Return how the operand is transposed in tiles of the loops ``space``; None if it is not."""
+        tiling = find_tiling(space, self.parts) if self.operand in self.members else None
+        is_along = tiling is not None and dict(self.written(space.indices).terms).get(tiling.lane) == 1
+        return tiling if is_along else None
+
+    def lanes(self, space: Space) -> int:
+        """Return the lanes along the innermost loop; 0 if the result is not contiguous along it."""
+        lane = space.variables[-1] if space.variables else None
+        if lane is None or dict(self.written(space.indices).terms).get(lane) != 1:
+            return 0
+        return vector_lanes([self.operand, *self.inputs], lane.trips)
+
+    @property
+    def rows(self) -> int:
+        """Return the iterations of the loop around vectors; 0 if there is none, or for tiles."""
+        space = self.space()
+        loops = [v.trips for v in space.variables]
+        if self.tiling(space) is not None or len(loops) <= (1 if self.lanes(space) else 0):
+            return 0
+        return loops[0]
+
+    @property
+    def work(self) -> int:
+        count = self.operand.shape.element_count
+        return max(work_of(self.members, count), count)

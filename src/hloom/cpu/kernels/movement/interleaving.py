@@ -231,9 +231,14 @@ def _is_near(parts: KernelParts, rows: Rows) -> bool:
 
 
 def _gathers(parts: KernelParts, rows: Rows, target: Target) -> bool:
-    """Return whether gathers of rows far apart take less time than vectors that a row does not fill."""
+    """Return whether gathers of rows far apart take less time than vectors that a row does not fill.
+
+    Reproducible results must not depend on it.
+    """
+    if not target.has("avx512f") or target.reproducible:
+        return False
     sizes = {storage_bytes(x.shape.element_type) for x in _arrays(parts)}
-    return target.has("avx512f") and sizes <= {4, 8} and rows.width < LEAST_LANES and rows.width != 4
+    return sizes <= {4, 8} and rows.width < LEAST_LANES and rows.width != 4
 
 
 def _fits(parts: KernelParts, rows: Rows) -> bool:
