@@ -83,6 +83,7 @@ UNRULY: Final = {
         "while-loop-skewing"
     ),
     "depends on ranges of values": "integer-range-simplifier integer-division",
+    "sums are added in another order": "split-k",
     "expansions, and other changes of how values are computed": "",
 }
 """Passes without rules, by what they do."""

@@ -48,6 +48,7 @@ from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonica
 from hloom.passes.layout.convolution_layout import ConvolutionLayout
 from hloom.passes.layout.dot_decomposer import DotDecomposer
 from hloom.passes.layout.product_views import ProductViews
+from hloom.passes.layout.split_k import SplitK
 from hloom.passes.layout.transpose_motion import TransposeMotion
 from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.loops.in_place_accumulation import InPlaceAccumulation
@@ -193,6 +194,7 @@ CPU_PIPELINE: Final = Pipeline(
         PreviousValueUpdates(),
         WhileLoopDotLayout(),
         WhileLoopGatherCodeMotion(),
+        SplitK(),
         WhileLoopInvariantCodeMotion(),
         IntegerDivision(),
         CommonSubexpressionElimination(),
