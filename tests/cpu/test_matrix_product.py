@@ -197,6 +197,22 @@ def test_blocks_of_few_rows(einsum: str, sizes: tuple[int, int, int]) -> None:
     exact(einsum, m=m, k=k, n=n)
 
 
+@pytest.mark.parametrize("m", range(1, 26))
+def test_each_number_of_rows_in_three_blocks(m: int) -> None:
+    """The last rows of tiles that do not divide them, between the first block of k and the last one."""
+    exact(PLAIN, m=m, k=3000, n=262)
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@pytest.mark.parametrize("m", [7, 8, 9, 10, 13])
+def test_few_rows_in_three_blocks_on_lesser_processors(name: str, m: int) -> None:
+    if not runs_here(name):
+        pytest.skip(f"this machine is no {name}")
+    sizes, types = {"m": m, "k": 3000, "n": 262}, "f32,f32,f32"
+    module, operands = parse(dot_text(PLAIN, sizes, types)), factors(PLAIN, sizes, types)
+    agreement.equal(Native(module, PROCESSORS[name])(*operands), Evaluator().run(module.entry, operands))
+
+
 def test_many_contracted_and_kept_dimensions() -> None:
     exact("abkl,klcd->abcd", a=3, b=4, k=5, l=6, c=7, d=2)
     exact("akbl,klc->abc", a=3, b=4, k=5, l=6, c=7)

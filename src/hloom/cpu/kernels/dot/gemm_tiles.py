@@ -205,11 +205,13 @@ class TileProduct:
         """Return the heights of the register tiles that compute the last rows of C, below the full tiles.
 
         A small remainder is divided evenly with the last full tile, as too few accumulators would not hide
-        the latency of additions. Return an empty list if all tiles are full.
+        the latency of additions; not if this tile is the first one, which packs B. Return an empty list if
+        all tiles are full.
         """
         plan, m = self.plan, self.plan.gemm.m
         remainder = m % plan.rows
-        if 0 < 2 * remainder <= plan.rows < m and (m - remainder) % plan.height:
+        least = 2 * plan.rows if plan.first_tile_packs else plan.rows + 1
+        if 0 < 2 * remainder <= plan.rows and m >= least and (m - remainder) % plan.height:
             both = plan.rows + remainder
             return [-(-both // 2), both // 2]
         return [remainder] if remainder else []
