@@ -112,6 +112,29 @@ def test_slabs(einsum: str, rest: str, types: str) -> None:
     exact(einsum, types, more, **SLABS)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "m", "k", "n"),
+    [
+        ("x86-64-v3", "f32", 110, 670, 2300),
+        ("x86-64-v3", "f64", 51, 807, 1607),
+        ("x86-64-v4", "f32", 110, 670, 2380),
+        ("x86-64-v4", "f64", 51, 807, 1607),
+    ],
+)
+def test_slabs_of_groups_of_unequal_columns(name: str, kind: str, m: int, k: int, n: int) -> None:
+    """The last group has fewer columns, so that some of its tasks have none and must add nothing."""
+    if not runs_here(name):
+        pytest.skip(f"this machine is no {name}")
+    sizes, types = {"m": m, "k": k, "n": n}, f"{kind},{kind},{kind}"
+    module, operands = parse(dot_text("km,kn->mn", sizes, types)), factors("km,kn->mn", sizes, types)
+    plan = plan_of(module.entry.root, PROCESSORS[name])
+    assert isinstance(plan, TilePlan)
+    assert plan.slabs > 1
+    assert n % plan.panel
+    assert n % plan.group_columns <= plan.group_columns - plan.width
+    agreement.equal(Native(module, PROCESSORS[name])(*operands), Evaluator().run(module.entry, operands))
+
+
 @pytest.mark.parametrize("einsum", ARRANGED)
 def test_rows_a_page_apart(einsum: str) -> None:
     exact(einsum, m=1024, k=64, n=64)

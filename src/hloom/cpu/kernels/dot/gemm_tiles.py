@@ -229,8 +229,9 @@ class TileProduct:
         if gemm.n >= plan.panel:
             with f.loop(self.column, limit, plan.panel) as loop:
                 body(loop.index, plan.vectors, False)
-        if remainder:
-            with f.when(self.column_end.compare("sgt", full_end)):
+        if remainder:  # tasks of a group of fewer columns than others may begin behind the last column
+            has_end = self.column_end.compare("sgt", full_end) & self.column.compare("sle", full_end)
+            with f.when(has_end):
                 body(full_end, -(-remainder // plan.lanes), remainder % plan.lanes != 0)
 
     def strips(self, end: Value) -> None:
