@@ -44,6 +44,48 @@ def test_rows_are_lanes(rows: int, kind: str, sizes: tuple[int, ...], dimensions
     agree(text, *arguments(np.random.default_rng(rows), text), rounded=kind[0] in "fc")
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s32", "pred", "c64"])
+@pytest.mark.parametrize(
+    ("sizes", "dimensions"),
+    [
+        ((50, 2), (0, 1)),
+        ((1000, 3), (0, 1)),
+        ((7, 129, 3), (1, 2)),
+        ((20, 33, 2), (0, 1, 2)),
+        ((4, 31, 2, 3), (1, 2, 3)),
+        ((200, 7), (0, 1)),
+    ],
+)
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_sums_over_short_rows(
+    kind: str, sizes: tuple[int, ...], dimensions: tuple[int, ...], is_scaled: bool
+) -> None:
+    """Of neighbors in memory, and of products with one factor for each row, between which lanes are rows."""
+    combiner = "or" if kind == "pred" else "add"
+    kept = [size for d, size in enumerate(sizes) if d not in dimensions]
+    array, rows, result = (f"{kind}[{','.join(map(str, some))}]" for some in (sizes, sizes[:-1], kept))
+    factor = "and" if kind == "pred" else "multiply"
+    wide = f"broadcast(m), dimensions={{{','.join(map(str, range(len(sizes) - 1)))}}}"
+    start = {"pred": "false", "c64": "(0, 0)"}.get(kind, "0")
+    text = f"""
+combine {{
+  a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT c = {kind}[] {combiner}(a, b)
+}}
+
+ENTRY main {{
+  x = {array} parameter(0)
+  m = {rows} parameter(1)
+  start = {kind}[] constant({start})
+  wide = {array} {wide if is_scaled else "copy(x)"}
+  products = {array} {factor}(x, wide)
+  ROOT r = {result} reduce(products, start), dimensions={{{",".join(map(str, dimensions))}}}, to_apply=combine
+}}
+"""
+    agree(text, *arguments(np.random.default_rng(2), text), rounded=kind[0] in "fbc")
+
+
 def choice(kind: str, sizes: tuple[int, ...], dimension: int) -> str:
     """Return a program with the greatest elements along a dimension, and where they are."""
     shape = ",".join(map(str, sizes))

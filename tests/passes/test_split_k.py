@@ -68,6 +68,7 @@ def test_parts_are_batches(rows: int, shape: str) -> None:
         product((4096,), (1,), (2,)),
         product((4096,), (), (2,)),
         product((1000,), (900,), (900,)),
+        product((4096,), (3,), (300,)),
         product((4096,), (3,), (2,), "s32"),
         product((4096,), (3,), (2,), "bf16"),
         """

@@ -28,6 +28,9 @@ PART: Final = 128
 """Minimum number of rows of a part."""
 FEWEST_PARTS: Final = 4
 MOST_PARTS: Final = 128
+FEW: Final = 16
+WIDE: Final = 256
+"""Columns of one operand from which a product with few of the other reads it once, in the order of memory."""
 
 
 class SplitK(Pass, name="split-k", of=Dot):
@@ -104,7 +107,7 @@ def _parts(rows: int, m: int, n: int) -> int:
     The results of the parts must not be more than half of the operands. The number is even, as threads share
     parts; a divisor of the rows is preferred.
     """
-    if min(m, n) < 2:
+    if min(m, n) < 2 or (min(m, n) <= FEW and max(m, n) > WIDE):
         return 0
     most = min(MOST_PARTS, rows // PART, rows * (m + n) // (2 * m * n)) // 2 * 2
     if most < FEWEST_PARTS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hloom.analysis.column_reductions import is_column_reduction
@@ -16,7 +17,7 @@ from hloom.codegen.llvm import I1, I64, Module, Operand, Value
 from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, register_type, storage_bytes
-from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_short_sums
+from hloom.cpu.kernels.movement.interleaving import LEAST_LANES, emit_rows_kernel, find_short_sums
 from hloom.cpu.kernels.reduction.column_reduction import emit_column_reduction
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction, ReductionEmitter, lane_zero
 from hloom.cpu.kernels.reduction.triangles import RowLimits, triangle_limits
@@ -37,6 +38,8 @@ _LANES: Final = 64
 """Lanes of a row's accumulators."""
 _NARROW: Final = 8
 _NARROW_BYTES: Final = 24
+_LONG: Final = 64
+"""Elements of rows from which lanes run along them although their innermost dimension is short."""
 _NARROW_CHOICE: Final = 16
 """Longest rows for lanes along the results: elements and bytes of a single array, elements of several."""
 
@@ -44,7 +47,8 @@ _NARROW_CHOICE: Final = 16
 def is_row_reduction(instruction: HloInstruction) -> bool:
     """Return whether vector lanes should run along the reduced dimensions, not along the results.
 
-    This pays if the minor dimensions of the operand are reduced, and have enough elements.
+    This pays if the minor dimensions of the operand are reduced, and have enough elements. If the innermost
+    one has few, lanes run along the one around it, which needs a neutral element.
     """
     operand = instruction.operands[0].shape
     if 0 in operand.dimensions:
@@ -59,7 +63,10 @@ def is_row_reduction(instruction: HloInstruction) -> bool:
             length *= operand.dimensions[d]
     if len(instruction.operands) > 2:
         return minor >= 4 and length > _NARROW_CHOICE
-    return minor >= 4 and (length > _NARROW or length * storage_bytes(operand.element_type) > _NARROW_BYTES)
+    if minor < 4:
+        kind = operand.element_type
+        return length >= _LONG and neutral_element(instruction.called_computations[0], kind) is not None
+    return length > _NARROW or length * storage_bytes(operand.element_type) > _NARROW_BYTES
 
 
 @KERNELS.register("reduce")
@@ -120,7 +127,11 @@ def emit_row_reduction(
     in_lanes = plain or ((order is Grouping.FREE or position is not None) and len(reduced.variables) == 1)
     function, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
     views = dict(zip(inputs, arrays, strict=False))
-    lane = next(reversed(reduced.variables))
+    reduce, short = operation_of(root, Reduce), _short_loop(reduced) if plain else None
+    sources = [reduce.operand_indices(outer.indices, indices) for indices in _indices(reduced, short)]
+    if short is not None:
+        reduced = replace(reduced, variables=reduced.variables[:-1], merged=reduced.merged[:-1])
+    lane = reduced.variables[-1]
     lanes = vector_lanes([*members, *inputs], lane.trips) or 1
     most, chains = _LANES, 1
     if position is not None:
@@ -128,14 +139,13 @@ def emit_row_reduction(
     lanes = min(lanes, most)
     while in_lanes and lanes * 2 <= min(lane.trips, most):
         lanes *= 2
-    source = operation_of(root, Reduce).operand_indices(outer.indices, reduced.indices)
-    limits = triangle_limits(root, source, lane) if in_lanes else None
+    limits = triangle_limits(root, sources[0], lane) if in_lanes and short is None else None
     scalars = Elements(function, 0, views)
     vectors = Elements(function, lanes, views)
     with outer_loops(function, outer.variables, begin, end), scalars.scope(), vectors.scope():
         if in_lanes:
             reduction = RowReduction(scalars, vectors, root, outer.indices, reduced)
-            reduction.limits = limits
+            reduction.limits, reduction.sources = limits, sources
             values = reduction.run(position, chains)
         else:
             values = OrderedReduction(scalars, vectors, root, outer.indices, reduced).run(order)
@@ -146,6 +156,22 @@ def emit_row_reduction(
     work = math.prod(kept_sizes) * math.prod(sizes) * max(1, len(members))
     form = ", in order" if not in_lanes else "" if limits is None else " of a triangle"
     return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows{form}")
+
+
+def _short_loop(reduced: Space) -> Variable | None:
+    """Return the innermost loop if it is so short that lanes should run along the loop around it."""
+    match reduced.variables:
+        case [*_, around, last] if last.trips < LEAST_LANES <= around.trips:
+            return last
+        case _:
+            return None
+
+
+def _indices(reduced: Space, short: Variable | None) -> list[Indices]:
+    """Return the indices of the elements that are reduced at each step: of all iterations of a short loop."""
+    if short is None:
+        return [reduced.indices]
+    return [reduced.at({short: number}) for number in range(short.trips)]
 
 
 def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> tuple[int, int]:
@@ -204,9 +230,11 @@ class RowReduction(ReductionEmitter):
     Attributes:
         limits: the part of a row that must be read, since elements outside it are neutral for the combiner;
             None for the whole row.
+        sources: the indices of the elements that each step reads; empty for those of the loops.
     """
 
     limits: RowLimits | None = None
+    sources: Sequence[Indices] = ()
 
     def run(
         self,
@@ -326,9 +354,12 @@ class RowReduction(ReductionEmitter):
         return low if first is None else clamped(first), end if last is None else clamped(last + lanes - 1)
 
     def _combined(self, accumulators: list[Element]) -> list[Element]:
-        combined = self.combiner.combine(self.vectors, accumulators, self._observed())
-        # a combiner that ignores its arguments returns a scalar
-        return [spread(self.vectors, x) for x in combined]
+        for source in self.sources or [self.source]:
+            self.source = source
+            combined = self.combiner.combine(self.vectors, accumulators, self._observed())
+            # a combiner that ignores its arguments returns a scalar
+            accumulators = [spread(self.vectors, x) for x in combined]
+        return accumulators
 
     def _observed(self) -> list[Element]:
         values = self.operand_elements(self.vectors)
