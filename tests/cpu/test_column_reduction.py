@@ -77,3 +77,30 @@ def test_columns_of_an_array(kind: str, reducer: str, sizes: tuple[int, ...]) ->
     }}"""
     text = with_reducers(program)
     agree(text, *arguments(np.random.default_rng(1), text), rounded=True)
+
+
+@pytest.mark.parametrize("sizes", [(8, 600, 31, 1), (31, 600, 17, 1, 1), (1, 700, 1, 100, 1)])
+def test_arrays_read_in_order_end_in_sizes_of_one(sizes: tuple[int, ...]) -> None:
+    """The linear index of an operand read in order is that of a dimension which no reshape leaves out."""
+    kept = [size for d, size in enumerate(sizes) if d > 1]
+    array, narrow, result = (
+        f"f32[{','.join(map(str, some))}]" for some in (sizes, [s for s in sizes if s != 1], kept)
+    )
+    long = [d for d, size in enumerate(sizes) if size != 1]
+    text = f"""
+sum {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY main {{
+  x = {array} parameter(0)
+  w = {narrow} parameter(1)
+  wide = {array} broadcast(w), dimensions={{{",".join(map(str, long))}}}
+  products = {array} multiply(x, wide)
+  zero = f32[] constant(0)
+  ROOT r = {result} reduce(products, zero), dimensions={{0,1}}, to_apply=sum
+}}
+"""
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)

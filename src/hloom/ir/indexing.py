@@ -197,8 +197,9 @@ class Indexing(Addressing[Condition], Generic[Condition, Element]):
         leading, rest = leading_indices(linear, sizes)
         if len(leading) == len(sizes):
             return leading
-        if self.is_read_in_order(i, len(leading)):
-            return (*leading, *(Index(0) for _ in sizes[len(leading) + 1 :]), rest)
+        if self.is_read_in_order(i, len(leading)):  # reshapes drop the indices of sizes of 1
+            last = max(d for d, size in enumerate(sizes) if size != 1)
+            return tuple(leading[d] if d < len(leading) else rest * (d == last) for d in range(len(sizes)))
         return *leading, *self.divided(rest, sizes[len(leading) :])
 
     def is_read_in_order(self, i: HloInstruction, leading: int = 0) -> bool:
