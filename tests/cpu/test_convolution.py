@@ -118,6 +118,30 @@ def test_taps_are_split_where_the_kernel_is_large() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "window", "depth", "outputs"),
+    [
+        ((1, 1), "size=3x3 pad=1_1x1_1", 512, 512),
+        ((1, 4), "size=3x3 pad=1_1x1_1", 256, 512),
+        ((2, 2), "size=3x3 stride=2x2 pad=0_1x0_1", 256, 512),
+        ((1, 1, 2), "size=3x3x3 pad=1_1x1_1x1_1", 128, 256),
+        ((2, 2, 8), "size=4x2x7 stride=1x3x2 pad=3_2x1_0x6_3 rhs_dilate=2x2x1", 31, 128),
+    ],
+)
+def test_ranges_of_taps_leave_out_the_padding_of_a_single_position(
+    sizes: tuple[int, ...], window: str, depth: int, outputs: int
+) -> None:
+    """A large kernel is read in ranges of taps, of which some lie outside of a base with one position."""
+    taps = window.split()[0].removeprefix("size=").replace("x", ",")
+    digits = "012"[: len(sizes)]
+    plan = check(
+        f"f32[2,{','.join(map(str, sizes))},{depth}]",
+        f"f32[{taps},{depth},{outputs}]",
+        f"window={{{window}}}, dim_labels=b{digits}f_{digits}io->b{digits}f",
+    )
+    assert plan.phases[0].tiling.split is not None
+
+
+@pytest.mark.parametrize(
     ("width", "channels", "outputs", "packs"),
     [(14, 128, 128, True), (20, 64, 64, True), (14, 64, 64, False), (6, 128, 128, False)],
 )

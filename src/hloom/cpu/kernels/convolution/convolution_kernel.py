@@ -202,11 +202,8 @@ class Tiles:
                     w, variable.value * (phase_bytes if self.packed else axis.w_position * self.size)
                 )
         for n, (low, high) in self.parts.items():
-            first, last_tap = self.ranges[n]
-            self.ranges[n] = (
-                low if isinstance(first, int) else f.intrinsic("smax", first, low),
-                high if isinstance(last_tap, int) else f.intrinsic("smin", last_tap, high),
-            )
+            first, last_tap = (f.operand(I64, bound) for bound in self.ranges[n])
+            self.ranges[n] = f.intrinsic("smax", first, low), f.intrinsic("smin", last_tap, high)
         self.x, self.w = x, w
 
     def run(self, panel: Value) -> None:
