@@ -27,6 +27,8 @@ from tests.fuzzing.known_examples import EXAMPLES
 CASES = 300
 COMPILED = 120
 MODULES = 40
+LARGE = 40
+"""Programs of each family of large arrays."""
 SEED = 0
 
 
@@ -63,6 +65,15 @@ def test_native_code_agrees_with_the_evaluator() -> None:
         campaign.check(cases)
     assert not campaign.report.findings, "\n\n".join(map(str, campaign.report.findings))
     assert sum(campaign.report.cases.values()) == COMPILED + MODULES
+
+
+@pytest.mark.parametrize("family", ["large-dot", "large-reduce", "large-convolution"])
+def test_native_code_of_large_arrays_agrees_with_the_evaluator(family: str) -> None:
+    """Kernels divide them into tiles, blocks and tasks, which small arrays do not reach."""
+    with Child("cpu") as child:
+        campaign = Campaign(child)
+        campaign.check([draw_case(family, number, SEED) for number in range(LARGE)])
+    assert not campaign.report.findings, "\n\n".join(map(str, campaign.report.findings))
 
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)

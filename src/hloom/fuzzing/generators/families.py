@@ -28,7 +28,7 @@ PROGRAMS = ("expressions", MODULES)
 """Families whose cases have several operations."""
 FOLDED = 0.12
 """Fraction of the cases that have constants as arguments."""
-_EXCLUDED = ("bitcast", "divide", "remainder", "convert c")
+_EXCLUDED = ("bitcast", "divide", "remainder", "convert c", "large")
 """Beginnings of the operations of cases that have none."""
 _WEIGHTS = {name: each.weight for name, each in FAMILIES.items()} | {MODULES: 6, CORNERS: 4}
 

@@ -50,9 +50,10 @@ TOGETHER_BYTES: Final = 1 << 14
 
 @KERNELS.register("concatenate")
 def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a concatenate, or its fusion with the producers of its operands: one kernel for each operand.
+    """Emit a concatenate, or its fusion with the producers of its operands.
 
-    If the operands are parts of narrow rows of the result, a single kernel interleaves their columns instead.
+    If the operands are parts of narrow rows of the result, a kernel interleaves their columns. Else kernels
+    store an operand each, or several side by side.
     """
     i = plan.instruction
     target = program.view(i)
@@ -60,31 +61,26 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
         return
     parts = merge_narrow_dimensions(replace(plan.parts, roots=plan.parts.members[-1:]))
     inputs, members, (root,) = parts.inputs, parts.members, parts.roots
+    pointers = dict(zip(inputs, program.input_pointers(i), strict=True))
     (dimension,) = operation_of(root, Concatenate).dimensions
     is_major = math.prod(root.shape.dimensions[:dimension]) == 1
     space = planned_space(inputs, parts.roots, members)
     rows = None if is_major else find_rows(space, parts, program.module.target)
     if rows is not None:
         kernel = program.shared(lambda name: emit_rows_kernel(program.module, name, parts, rows))
-        program.call(i, kernel, [*program.input_pointers(i), target.pointer])
+        program.call(i, kernel, [*pointers.values(), target.pointer])
         return
-    pointers = dict(zip(inputs, program.input_pointers(i), strict=True))
-    everything = _parts_of(root, parts)
-    if not is_major and target.count * storage_bytes(root.shape.element_type) >= LEAST_TOGETHER:
-        groups = _groups(everything)
-    else:
-        groups = [[part] for part in everything]
-    for group in groups:
-        sources = [x for x in inputs if any(x in part.inputs for part in group)]
-        if len(group) > 1:
-            kernel = program.shared(partial(_emit_together, program.module, group, sources))
-            address = target.pointer
-        else:
+    is_large = target.count * storage_bytes(root.shape.element_type) >= LEAST_TOGETHER
+    most = MOST_TOGETHER if is_large and not is_major else 1
+    for group in _groups(_parts_of(root, parts), most):
+        sources, address = [x for x in inputs if any(x in part.inputs for part in group)], target.pointer
+        emit = partial(_emit_together, program.module, group, sources)
+        if len(group) == 1:
             (part,) = group
             is_whole = is_major and part.operand in members
-            kernel = program.shared(partial(part.emit_whole if is_whole else part.emit, program.module))
-            address = program.function.offset(target.pointer, part.start, I8)
-        program.call(i, kernel, [*(pointers[x] for x in sources), address])
+            emit = partial(part.emit_whole if is_whole else part.emit, program.module)
+            address = program.function.offset(address, part.start, I8)
+        program.call(i, program.shared(emit), [*(pointers[x] for x in sources), address])
 
 
 def _parts_of(root: HloInstruction, parts: KernelParts) -> list[_Part]:
@@ -102,12 +98,12 @@ def _parts_of(root: HloInstruction, parts: KernelParts) -> list[_Part]:
     return result
 
 
-def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
-    """Divide parts into groups that one kernel stores: neighbors with the same outermost loop."""
+def _groups(parts: Sequence[_Part], most: int) -> list[list[_Part]]:
+    """Divide parts into groups for one kernel: at most ``most`` neighbors with the same outermost loop."""
     groups: list[list[_Part]] = []
     for part in parts:
         last = groups[-1] if groups else []
-        if last and 0 < part.rows == last[0].rows and len(last) < MOST_TOGETHER:
+        if last and len(last) < most and 0 < part.rows == last[0].rows:
             last.append(part)
         else:
             groups.append([part])
@@ -126,8 +122,9 @@ def _emit_together(
     views, result = dict(zip(inputs, arrays, strict=False)), arrays[-1].pointer
     emitters = [part.loops(function, views, function.offset(result, part.start, I8)) for part in group]
     row_bytes = sum(p.operand.shape.byte_size for p in group) // group[0].rows
-    with function.loop(begin, end, max(1, TOGETHER_BYTES // row_bytes)) as loop:
-        last = function.intrinsic("smin", loop.index + max(1, TOGETHER_BYTES // row_bytes), end)
+    rows = max(1, TOGETHER_BYTES // row_bytes)
+    with function.loop(begin, end, rows) as loop:
+        last = function.intrinsic("smin", loop.index + rows, end)
         for emit in emitters:
             emit(loop.index, last)
     function.finish()
