@@ -88,19 +88,14 @@ def test_arrays_read_in_order_end_in_sizes_of_one(sizes: tuple[int, ...]) -> Non
     )
     long = [d for d, size in enumerate(sizes) if size != 1]
     text = f"""
-sum {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
-
 ENTRY main {{
   x = {array} parameter(0)
   w = {narrow} parameter(1)
   wide = {array} broadcast(w), dimensions={{{",".join(map(str, long))}}}
   products = {array} multiply(x, wide)
   zero = f32[] constant(0)
-  ROOT r = {result} reduce(products, zero), dimensions={{0,1}}, to_apply=sum
+  ROOT r = {result} reduce(products, zero), dimensions={{0,1}}, to_apply=add
 }}
 """
-    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+    program = with_reducers(text)
+    agree(program, *arguments(np.random.default_rng(0), program), rounded=True)

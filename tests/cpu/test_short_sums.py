@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.native_runs import agree, arguments
+from tests.reducers import with_reducers
 
 COMBINERS = {"f32": "add", "f64": "add", "bf16": "maximum", "s8": "add", "u16": "minimum", "c64": "add"}
 
@@ -16,19 +17,14 @@ def reduction(kind: str, sizes: tuple[int, ...], dimensions: tuple[int, ...], co
     shape, result = (f"{kind}[{','.join(map(str, part))}]" for part in (sizes, kept))
     start = "(1, 2)" if kind.startswith("c") else "1"
     return f"""
-combine {{
-  a = {kind}[] parameter(0)
-  b = {kind}[] parameter(1)
-  ROOT c = {kind}[] {combiner}(a, b)
-}}
-
 ENTRY main {{
   x = {shape} parameter(0)
   y = {kind}[{sizes[0]},{sizes[-1]}] parameter(1)
   start = {kind}[] constant({start})
   wide = {shape} broadcast(y), dimensions={{0,{len(sizes) - 1}}}
   products = {shape} multiply(x, wide)
-  ROOT r = {result} reduce(products, start), dimensions={{{",".join(map(str, dimensions))}}}, to_apply=combine
+  ROOT r = {result} reduce(products, start), dimensions={{{",".join(map(str, dimensions))}}},
+      to_apply={combiner}_{kind}
 }}
 """
 
@@ -40,7 +36,7 @@ ENTRY main {{
     [((3, 3), (1,)), ((2, 5), (0,)), ((5, 5), (1,)), ((7, 7), (0,)), ((2, 2, 3), (0, 1)), ((16, 4), (0,))],
 )
 def test_rows_are_lanes(rows: int, kind: str, sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> None:
-    text = reduction(kind, (rows, *sizes), tuple(d + 1 for d in dimensions), COMBINERS[kind])
+    text = with_reducers(reduction(kind, (rows, *sizes), tuple(d + 1 for d in dimensions), COMBINERS[kind]))
     agree(text, *arguments(np.random.default_rng(rows), text), rounded=kind[0] in "fc")
 
 
@@ -68,22 +64,18 @@ def test_sums_over_short_rows(
     wide = f"broadcast(m), dimensions={{{','.join(map(str, range(len(sizes) - 1)))}}}"
     start = {"pred": "false", "c64": "(0, 0)"}.get(kind, "0")
     text = f"""
-combine {{
-  a = {kind}[] parameter(0)
-  b = {kind}[] parameter(1)
-  ROOT c = {kind}[] {combiner}(a, b)
-}}
-
 ENTRY main {{
   x = {array} parameter(0)
   m = {rows} parameter(1)
   start = {kind}[] constant({start})
   wide = {array} {wide if is_scaled else "copy(x)"}
   products = {array} {factor}(x, wide)
-  ROOT r = {result} reduce(products, start), dimensions={{{",".join(map(str, dimensions))}}}, to_apply=combine
+  ROOT r = {result} reduce(products, start), dimensions={{{",".join(map(str, dimensions))}}},
+      to_apply={combiner}_{kind}
 }}
 """
-    agree(text, *arguments(np.random.default_rng(2), text), rounded=kind[0] in "fbc")
+    program = with_reducers(text)
+    agree(program, *arguments(np.random.default_rng(2), program), rounded=kind[0] in "fbc")
 
 
 def choice(kind: str, sizes: tuple[int, ...], dimension: int) -> str:
@@ -146,16 +138,10 @@ ENTRY main {{
 def windows(kind: str, sizes: tuple[int, ...], window: str, combiner: str) -> str:
     """Return a program that combines the elements of windows."""
     return f"""
-combine {{
-  a = {kind}[] parameter(0)
-  b = {kind}[] parameter(1)
-  ROOT c = {kind}[] {combiner}(a, b)
-}}
-
 ENTRY main {{
   x = {kind}[{",".join(map(str, sizes))}] parameter(0)
   start = {kind}[] constant(1)
-  ROOT r = reduce-window(x, start), window={{{window}}}, to_apply=combine
+  ROOT r = reduce-window(x, start), window={{{window}}}, to_apply={combiner}_{kind}
 }}
 """
 
@@ -173,7 +159,7 @@ ENTRY main {{
     ],
 )
 def test_windows_of_short_rows(kind: str, combiner: str, sizes: tuple[int, ...], window: str) -> None:
-    text = windows(kind, sizes, window, combiner)
+    text = with_reducers(windows(kind, sizes, window, combiner))
     agree(text, *arguments(np.random.default_rng(3), text), rounded=kind == "f32")
 
 
@@ -181,12 +167,6 @@ def test_windows_of_short_rows(kind: str, combiner: str, sizes: tuple[int, ...],
 def test_indices_of_gathered_terms(outer: int) -> None:
     """Elements of a finite element: the values of its nodes, gathered once, times its matrix."""
     text = f"""
-sum {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
-
 ENTRY main {{
   matrices = f32[{outer},50,3,3] parameter(0)
   values = f32[90] parameter(1)
@@ -196,7 +176,8 @@ ENTRY main {{
       start_index_map={{0}}, index_vector_dim=3, slice_sizes={{1}}
   wide = f32[{outer},50,3,3] broadcast(gathered), dimensions={{0,1,3}}
   products = f32[{outer},50,3,3] multiply(matrices, wide)
-  ROOT r = f32[{outer},50,3] reduce(products, zero), dimensions={{3}}, to_apply=sum
+  ROOT r = f32[{outer},50,3] reduce(products, zero), dimensions={{3}}, to_apply=add
 }}
 """
-    agree(text, *arguments(np.random.default_rng(outer), text), rounded=True)
+    program = with_reducers(text)
+    agree(program, *arguments(np.random.default_rng(outer), program), rounded=True)
