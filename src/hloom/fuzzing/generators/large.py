@@ -13,6 +13,7 @@ from hloom.fuzzing.generators.contraction import labels, laid_out
 from hloom.fuzzing.generators.conversion import shape_of
 from hloom.fuzzing.generators.draw import Draw
 from hloom.fuzzing.generators.movement import braces
+from hloom.fuzzing.generators.opcodes import neutral
 
 LENGTHS: Final = (
     1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 20, 24, 31, 32, 33, 48, 50, 63, 64, 65, 100, 110, 128, 129,
@@ -74,8 +75,9 @@ def large_reduce(draw: Draw, body: CaseBody) -> Case:
     along = sorted(draw.subset(range(len(sizes))))
     factor = body.parameter(draw.small_values(kind, [sizes[d] for d in along], LARGEST))
     wide = body.let(f"{shape} broadcast({factor}), dimensions={braces(along)}")
-    operand = body.let(f"{shape} {draw.one(['multiply', 'add'])}({x}, {wide})")
-    start = body.parameter(draw.small_values(kind, [], LARGEST))
+    combined = draw.one(["multiply", "add"]) if opcode == "add" else "add"  # products are zeros of both signs
+    operand = body.let(f"{shape} {combined}({x}, {wide})")
+    start = body.parameter(neutral(opcode, kind))  # others count as often as the implementation likes
     function = body.binary(kind, opcode)
     reduced = draw.subset(range(len(sizes)), draw.integer(1, len(sizes)))
     root = body.let(f"reduce({operand}, {start}), dimensions={braces(reduced)}, to_apply={function}")
