@@ -25,6 +25,7 @@ from hloom.passes.expand.rng_expander import RngExpander
 from hloom.passes.expand.rotation_calls import RotationCalls
 from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.scan_expander import ScanExpander, is_elementwise
+from hloom.passes.expand.separable_windows import SeparableWindows
 from hloom.passes.expand.sharding_remover import ShardingRemover
 from hloom.passes.expand.shuffle_expander import ShuffleExpander
 from hloom.passes.expand.single_result_tuples import SingleResultTuples
@@ -203,6 +204,7 @@ CPU_PIPELINE: Final = Pipeline(
         ElementwiseLoopFusion(),
         StackAllocation(),
         StencilConvolutions(),
+        SeparableWindows(),
         StencilWindows(),
         ConvolutionLayout(),
         TreeReductionRewriter(),
