@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.native_runs import agree, arguments, compiled
+from tests.native_runs import agree, arguments, compiled, draw
 
 
 def concatenate(kind: str, sizes: list[tuple[int, ...]], dimension: int, around: bool) -> str:
@@ -139,3 +139,28 @@ def test_many_columns_are_transposed_in_registers() -> None:
     text = "\n".join([*lines, f"ROOT c = f32[1000,20] concatenate({columns}), dimensions={{1}}"])
     (form,) = [call.kernel.form for call in compiled(text).program.calls if call.kernel]
     assert form.endswith("rows at a time")
+
+
+@pytest.mark.parametrize("kind", ["f32", "u8", "f64", "c64"])
+@pytest.mark.parametrize(("height", "width"), [(3, 1), (2, 7), (5, 16), (9, 35)])
+@pytest.mark.parametrize("columns", [1, 2, 3, 5])
+def test_the_edges_of_an_image(kind: str, height: int, width: int, columns: int) -> None:
+    """Rows before, of and after the image are read where the outer loop says so, several channels apart."""
+    tall, end = height + 6, height - 1
+    text = f"""HloModule m
+ENTRY main {{
+  x = {kind}[{height},{width},{columns}] parameter(0)
+  top = {kind}[1,{width},{columns}] slice(x), slice={{[0:1], [0:{width}], [0:{columns}]}}
+  row = {kind}[{width},{columns}] reshape(top)
+  above = {kind}[3,{width},{columns}] broadcast(row), dimensions={{1,2}}
+  reversed = {kind}[{height},{width},{columns}] reverse(x), dimensions={{1}}
+  low = {kind}[1,{width},{columns}] slice(reversed), slice={{[{end}:{height}], [0:{width}], [0:{columns}]}}
+  last = {kind}[{width},{columns}] reshape(low)
+  below = {kind}[3,{width},{columns}] broadcast(last), dimensions={{1,2}}
+  rows = {kind}[{tall},{width},{columns}] concatenate(above, x, below), dimensions={{0}}
+  first = {kind}[{tall},1,{columns}] slice(rows), slice={{[0:{tall}], [0:1], [0:{columns}]}}
+  column = {kind}[{tall},{columns}] reshape(first)
+  left = {kind}[{tall},4,{columns}] broadcast(column), dimensions={{0,2}}
+  ROOT r = {kind}[{tall},{width + 4},{columns}] concatenate(left, rows), dimensions={{1}}
+}}"""
+    agree(text, draw(np.random.default_rng(0), f"{kind}[{height},{width},{columns}]"))

@@ -320,18 +320,30 @@ class Elements(EmittedIndexing):
                 value = self.function.load(wide, self.mask.select(pointer, view.pointer))
             else:
                 value = masked_load(wide, pointer, self.lane_mask())
-        elif vector is None and (coefficient == -1 or (abs(coefficient) <= NEAR and self.mask is None)):
+        elif vector is None and ((is_near := self._is_near(view, coefficient)) or coefficient == -1):
             residue = linear.constant % max(coefficient, 1)
             block = linear - residue
-            bounded = view.count < UNKNOWN_EXTENT
+            bounded = view.count < UNKNOWN_EXTENT and self.mask is None
             if coefficient > 1 and bounded and _stays_inside(block, view.count - coefficient):
                 value = self._column(view.pointer, block, coefficient, residue, 0, stored)
             else:
+                if self.mask is not None and is_near:
+                    start = self.function.constant(I64, max(0, -coefficient) * (self.lanes - 1))
+                    scalar = self.mask.select(scalar, start)
                 first = self.function.offset(view.pointer, scalar, stored)
-                value = self._load_near(first, coefficient, stored)
+                value = self._load_near(first, coefficient, stored, masked=not is_near)
         else:
             value = self._gather(view, linear, of=of)
         return from_storage(value, element_type)
+
+    def _is_near(self, view: View, coefficient: int) -> bool:
+        """Return whether lanes some elements apart are selected from whole vectors, not gathered.
+
+        If the mask is on or off for all lanes, vectors of the first elements of the array stand for none.
+        """
+        reach = (self.lanes - 1) * abs(coefficient) + 1
+        is_uniform = self.mask is not None and not self.mask.type.lanes and view.begins_with(reach)
+        return abs(coefficient) <= NEAR and (self.mask is None or is_uniform)
 
     def _column(self, base: Value, block: Index, step: int, residue: int, ahead: int, stored: Type) -> Value:
         """Return every ``step``-th element from ``residue`` on, from whole rows that are read only once."""
@@ -354,15 +366,18 @@ class Elements(EmittedIndexing):
         self.scopes[-1].columns[key] = column
         return column
 
-    def _load_near(self, first: Value, step: int, stored: Type) -> Value:
-        """Select lanes a few elements apart, or reversed, from whole vectors; nothing beyond them is read."""
+    def _load_near(self, first: Value, step: int, stored: Type, *, masked: bool) -> Value:
+        """Select lanes a few elements apart, or reversed, from whole vectors; nothing beyond them is read.
+
+        ``masked``: only lanes whose mask is on are read; they are reversed.
+        """
         f, lanes = self.function, self.lanes
         wide = stored.vector(lanes)
         places = [step * lane for lane in range(lanes)]
         low = min(places)
         reach = max(places) - low + 1
         starts = [min(k * lanes, reach - lanes) for k in range(abs(step))]
-        if step == -1 and self.mask is not None:
+        if masked:
             mask = self.lane_mask().shuffle(range(lanes - 1, -1, -1))
             loaded = [masked_load(wide, f.offset(first, low, stored), mask)]
         else:
@@ -378,7 +393,9 @@ class Elements(EmittedIndexing):
             safe = self._clamped(linear, scalar, view.count)
             pointer = f.offset(view.pointer, safe * 2, part)
             return f.load(part, pointer), f.load(part, f.offset(pointer, 1, part))
-        if coefficient == 1 and vector is None and self.mask is None:
+        if coefficient == 1 and vector is None and self._is_near(view, coefficient):
+            if self.mask is not None:
+                scalar = self.mask.select(scalar, f.constant(I64, 0))
             pointer = f.offset(view.pointer, scalar * 2, part)
             return f.load(part.vector(2 * self.lanes), pointer).deinterleave()
         return (

@@ -20,7 +20,6 @@ from hloom.codegen.loops import (
     LoopKernel,
     begin_kernel,
     lanes_text,
-    loop_nest,
     outer_loops,
     vector_lanes,
     work_for_each,
@@ -180,7 +179,7 @@ class _Kernel:
         ``starts`` maps operand dimensions to the start index of the window.
         """
         loops = self.inner if self.lane is None else [*self.inner, self.lane]
-        loop_nest(self.elements, loops, lambda: self.body.run(starts))
+        self.body.window(loops, starts)
 
     # -- partitioned among threads
 

@@ -92,7 +92,7 @@ def emit_copies(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
             inside = update.inside(starts)
             with nullcontext() if inside is None else f.when(inside), elements.scope():
                 window = [v for v in variables if v not in batch]
-                loop_nest(elements, window, lambda: update.run(starts))
+                update.window(window, starts)
 
         others = [v for v in batch if v is not shared]
         if others:

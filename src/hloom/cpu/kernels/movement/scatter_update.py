@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I32, I64, Value
+from hloom.codegen.loops import loop_nest
 from hloom.codegen.types import Element
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
@@ -14,6 +17,8 @@ from hloom.operations.gather_scatter import Scatter
 
 UPDATE_WORK: Final = 4
 """Work of one update in addition to computing it: index, bounds check, load, combination and store."""
+WRITTEN_OUT: Final = 4
+"""Number of elements of a window up to which their updates are written out."""
 
 
 class Update:
@@ -123,6 +128,21 @@ class Update:
                 index = index + self.e.opaque(starts[d], size - sizes[d] + 1)
             indices.append(index)
         return tuple(indices)
+
+    def window(self, loops: list[Variable], starts: dict[int, Value]) -> None:
+        """Emit the updates of the elements of the window at ``starts``, which the loops run over.
+
+        Those of a few elements are written out.
+        """
+        count = math.prod(v.trips for v in loops)
+        if self.e.lanes or count > WRITTEN_OUT:
+            loop_nest(self.e, loops, lambda: self.run(starts))
+            return
+        for numbers in itertools.product(*(range(v.trips) for v in loops)):
+            for variable, number in zip(loops, numbers, strict=True):
+                variable.value = self.e.function.constant(I64, number)
+            with self.e.scope():
+                self.run(starts)
 
     def run(self, starts: dict[int, Value]) -> None:
         """Emit the update of the current element of the window at ``starts``, in place for every result.
