@@ -65,6 +65,23 @@ def test_windows_side_by_side_along_the_last_dimension(kind: str, size: int, col
     check(kind, [3, 3 * columns], [WindowDimension(1), d])
 
 
+@pytest.mark.parametrize("kind", ["f32", "bf16", "s8", "f64"])
+@pytest.mark.parametrize("columns", [4, 17, 64, 141])
+@pytest.mark.parametrize(
+    ("size", "stride", "low", "dilation"),
+    [(3, 1, 0, 1), (3, 2, 1, 1), (7, 1, 3, 1), (5, 3, 6, 1), (3, 2, 1, 2)],
+)
+def test_windows_that_overlap_along_the_last_dimension(
+    kind: str, columns: int, size: int, stride: int, low: int, dilation: int
+) -> None:
+    """Neighbors are selected together, and combined in order; windows in the padding have no element."""
+    d = WindowDimension(size, stride, low, low, window_dilation=dilation)
+    if not d.output_size(columns):
+        pytest.skip("no window fits")
+    check(kind, [2, 9, columns], [WindowDimension(1), WindowDimension(2, 1), d], "GT")
+    check(kind, [13, columns], [WindowDimension(size, stride, low, low), d])
+
+
 def test_nan_is_selected_as_the_computation_says() -> None:
     text = program("f32", [6], [WindowDimension(3, 3)])
     x = f32([1, np.nan, 2, np.nan, 5, 5])

@@ -2,7 +2,8 @@
 
 Windows that do not overlap combine with initial values only, so that nothing is read back; if they cover the
 array, it is not filled first. Where windows are adjacent along the minor dimension, lanes are neighboring
-windows. Threads share the dimensions along which windows are disjoint.
+windows. They are, too, where windows overlap along it: the elements are selected together, and combined lane
+by lane. Threads share the dimensions along which windows are disjoint.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from hloom.operations.window_reduction import SelectAndScatter
 from hloom.operations.windows import window_element
 from hloom.plan.kernel import KernelPlan
 
+FEWEST: Final = 4
+"""Minimum number of neighboring windows that are lanes."""
 WIDE: Final = 64
 """Lanes of the vector loop: several registers, whose chains of selections are independent."""
 
@@ -126,6 +129,7 @@ class _Windows:
         self.select_type = self.select.parameters[0].shape.element_type
         self.fresh = all(map(apart, self.window))
         self.side_by_side = self.fresh and self._is_side_by_side()
+        self.overlapping = not self.fresh and self._overlap()
         self.lane = self._lane()
         lanes = vector_lanes([*i.operands], self.lane.trips) if self.lane is not None else 0
         while self.lane is not None and 0 < lanes < WIDE and lanes * 2 <= self.lane.trips:
@@ -136,7 +140,14 @@ class _Windows:
         if not self.window or self.positions[-1].extent == 1:
             return None
         alone = untouched(self.window[-1], self.positions[-1].extent, self.operand.dimensions[-1])
-        return self.positions[-1] if self.side_by_side or alone else None
+        return self.positions[-1] if self.side_by_side or self.overlapping or alone else None
+
+    def _overlap(self) -> bool:
+        """Return whether windows overlap along the last dimension, in vectors of windows."""
+        if self.result.element_type.is_complex or self.operand.element_type.is_complex:
+            return False
+        dense = all(d.base_dilation == 1 for d in self.window) and self.operand.count < 1 << 31
+        return dense and not apart(self.window[-1]) and self.positions[-1].extent >= FEWEST
 
     def _is_side_by_side(self) -> bool:
         """Return whether windows are adjacent along the last dimension, so that lanes can be windows."""
@@ -146,7 +157,7 @@ class _Windows:
         inside = not d.padding_low and positions * d.size <= self.operand.dimensions[-1]
         close = 1 < d.size <= NEAR and d.stride == d.size and d.window_dilation == 1
         small = math.prod(d.size for d in self.window) <= MOST_UNROLLED
-        return inside and close and small and positions >= 4
+        return inside and close and small and positions >= FEWEST
 
     def emit(self) -> LoopKernel:
         f, e, lane = self.f, self.e, self.lane
@@ -163,12 +174,14 @@ class _Windows:
                 self._position()
             elif self.side_by_side:
                 self._vectors(lane)
+            elif self.overlapping:
+                self._overlapping_vectors(lane)
             else:
                 loop_nest(e, [lane], self._position)
         f.finish()
         work = math.prod(self.source.dimensions) * math.prod(d.size for d in self.window)
         trips = shared.trips if shared is not None else 1
-        form = lanes_text(e.lanes) + (", side by side" if self.side_by_side else "")
+        form = lanes_text(e.lanes) + (", side by side" if self.side_by_side or self.overlapping else "")
         return LoopKernel(self.name, trips, 1, work, form)
 
     def _vectors(self, lane: Variable) -> None:
@@ -179,6 +192,82 @@ class _Windows:
             lane.value = f.intrinsic("smin", loop.index, f.constant(I64, lane.trips - lanes))
             self._position()
         lane.value = None
+
+    # -- vectors of windows that overlap
+
+    def _overlapping_vectors(self, lane: Variable) -> None:
+        """Emit the loop over vectors of windows along ``lane``; the last one selects some of them again."""
+        f, lanes = self.f, self.e.lanes
+        lane.is_lane = True
+        whole = lane.trips // lanes * lanes
+        with f.loop(0, whole, lanes) as loop, self.e.scope():
+            lane.value = loop.index
+            self._select_and_combine(0)
+        if whole < lane.trips:
+            with self.e.scope():
+                lane.value = f.constant(I64, lane.trips - lanes)
+                self._select_and_combine(whole + lanes - lane.trips)
+        lane.value = None
+
+    def _select_and_combine(self, first: int) -> None:
+        """Emit the selection of a vector of windows, and the combinations of the lanes from ``first`` on."""
+        e, at = self.e, [Index.of(v) for v in self.positions]
+        (values,) = self.scatter.lift([e.load(self.source, tuple(at))], [self.source.element_type])
+        places = self._first_elements(at)
+        distances = self._selected_distances(at)
+        start, step, _ = e.parts(self.result.linear(places))
+        scalar, flat = Elements(self.f, 0, {}), replace(self.result, dimensions=(self.result.count,))
+        kind, accumulated = self.result.element_type, self.scatter.accumulators[0]
+        values = spread(e, values)
+        assert isinstance(values, Value)
+        for number in range(first, e.lanes):
+            distance = distances.extract(number)
+            is_selected = self.f.when(distance.compare("sge", 0)) if self._may_be_empty() else nullcontext()
+            with is_selected, scalar.scope():
+                place = (scalar.opaque(start + step * number + distance.cast("sext", I64), flat.count),)
+                old = as_type(scalar.load(flat, place), kind, accumulated)
+                combined = self.scatter.combine(scalar, [old], [values.extract(number)])
+                (new,) = self.scatter.lower(combined, [kind])
+                scalar.store(flat, place, new)
+
+    def _first_elements(self, at: Sequence[Index]) -> Indices:
+        """Return the indices of the first elements of windows; they may lie in the padding."""
+        return tuple(p * d.stride - d.padding_low for p, d in zip(at, self.window, strict=True))
+
+    def _may_be_empty(self) -> bool:
+        """Return whether a window may have no element inside of the operand."""
+        return any(d.padding_low > 0 or d.padding_high > 0 for d in self.window)
+
+    def _selected_distances(self, at: Sequence[Index]) -> Value:
+        """Emit the distances of the selected elements from the first ones of their windows, in elements.
+
+        The distance is -1 for a window without elements.
+        """
+        variables = [Variable(d.size, "w") for d in self.window]
+
+        def select(state: list[Element], taps: Sequence[Index]) -> list[Element]:
+            inside: Value | None = None
+            places: list[Index] = []
+            for p, tap, d, size in zip(at, taps, self.window, self.operand.dimensions, strict=True):
+                index, condition = window_element(self.e, p, tap, d, size)
+                places.append(index)
+                inside = self.e.both(inside, condition)
+            steps = [tap * d.window_dilation for tap, d in zip(taps, self.window, strict=True)]
+            distance = self.e.index_value(self.operand.linear(tuple(steps))).cast("trunc", I32)
+            return self._challenge(state, tuple(places), inside, distance, first=False)
+
+        state = self._none()
+        if math.prod(d.size for d in self.window) <= MOST_UNROLLED:
+            for taps in itertools.product(*(range(d.size) for d in self.window)):
+                state = select(state, [Index(tap) for tap in taps])
+        else:
+            looped = [v for v in variables if v.extent != 1]
+            state = nested_reduction(
+                self.e, looped, state, lambda s: select(s, list(map(Index.of, variables)))
+            )
+        distances = state[0]
+        assert isinstance(distances, Value)
+        return distances
 
     # -- one position of the window
 
