@@ -13,7 +13,7 @@ from hloom.operations.convolution import Convolution
 from hloom.passes.layout.convolution_layout import ConvolutionLayout
 from tests import agreement
 from tests.evaluation import parse
-from tests.native_runs import draw
+from tests.native_runs import agree, draw
 
 FORWARD = ("s32[2,4,6,7]", "s32[16,4,3,3]", "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01")
 KERNEL_GRADIENT = (
@@ -25,7 +25,11 @@ GROUPS = ("s32[2,8,30]", "s32[8,1,5]", "window={size=5}, dim_labels=bf0_oi0->bf0
 SINGLE = ("s32[2,1,40]", "s32[8,1,33]", "window={size=33}, dim_labels=bf0_oi0->bf0")
 
 
-@pytest.mark.parametrize("case", [FORWARD, KERNEL_GRADIENT, GROUPS, SINGLE])
+FEW = ("s32[2,20,6,7]", "s32[3,20,3,3]", "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01")
+FEW_OF_MINOR_BATCHES = ("s32[20,6,7,2]", "s32[1,20,3,3]", "window={size=3x3}, dim_labels=f01b_oi01->bf01")
+
+
+@pytest.mark.parametrize("case", [FORWARD, KERNEL_GRADIENT, GROUPS, SINGLE, FEW, FEW_OF_MINOR_BATCHES])
 def test_values_stay(case: tuple[str, str, str]) -> None:
     lhs, rhs, attributes = case
     module = parse(
@@ -45,6 +49,27 @@ def test_values_stay(case: tuple[str, str, str]) -> None:
     for wanted, got in zip(*pair):
         agreement.equal(got, wanted)
     assert not ConvolutionLayout().run(changed)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "depth", "padded"),
+    [(1, 9, 16), (1, 20, 24), (1, 33, 48), (1, 700, 704), (3, 50, 64), (1, 16, 16), (3, 20, 20), (1, 8, 8)],
+)
+def test_sums_of_features_fill_vectors(outputs: int, depth: int, padded: int) -> None:
+    """Zeros are added behind the features; products of infinities stay as they are."""
+    text = (
+        f"x = f32[2,9,{depth}] parameter(0)\n k = f32[5,{depth},{outputs}] parameter(1)\n"
+        " ROOT r = convolution(x, k), window={size=5 pad=2_2}, dim_labels=b0f_0io->b0f"
+    )
+    module = parse(text)
+    assert ConvolutionLayout().run(module) == (padded != depth)
+    module.verify()
+    (convolution,) = [i for i in module.entry.instructions if i.opcode == "convolution"]
+    assert convolution.operands[0].shape.dimensions == (2, 9, padded)
+    rng = np.random.default_rng(1)
+    values = [draw(rng, f"f32[2,9,{depth}]"), draw(rng, f"f32[5,{depth},{outputs}]")]
+    values[0][0, 4, 0] = np.inf
+    agree(f"HloModule m\nENTRY e {{\n {text}\n}}", *values, rounded=True)
 
 
 @pytest.mark.parametrize(
