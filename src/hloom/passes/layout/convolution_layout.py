@@ -35,7 +35,7 @@ class ConvolutionLayout(OpExpander, name="convolution-layout", of=Convolution):
     """
 
     least_features: int = 8
-    least_terms: int = 32
+    least_terms: int = 2
     least_depth: int = 16
     least_taps: int = 4
 
