@@ -67,6 +67,40 @@ def average_pooling(x: Any) -> Any:
     return lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "SAME") / 4
 
 
+@program(normal(4, 64, 56, 56))
+def max_pooling_gradient_of_overlapping_windows(x: Any) -> Any:
+    def loss(x: Any) -> Any:
+        return (lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), "SAME") ** 2).sum()
+
+    return jax.grad(loss)(x)
+
+
+@program(normal(201, 303, 3))
+def box_filter_of_colors(x: Any) -> Any:
+    return lax.reduce_window(x, 0.0, lax.add, (11, 11, 1), (1, 1, 1), "SAME") / 121
+
+
+@program(normal(256, 256))
+def erosion(x: Any) -> Any:
+    return lax.reduce_window(x, jnp.inf, lax.min, (9, 9), (1, 1), "SAME")
+
+
+@program(normal(50_000))
+def moving_average(x: Any) -> Any:
+    return lax.reduce_window(x, 0.0, lax.add, (100,), (1,), "VALID") / 100
+
+
+@program(normal(201, 303, 3))
+def padding_by_edges(x: Any) -> Any:
+    return jnp.pad(x, ((4, 4), (4, 4), (0, 0)), mode="edge")
+
+
+@program(normal(2, 56, 56, 50), normal(3, 3, 50, 1))
+def convolution_to_one_feature(x: Any, kernel: Any) -> Any:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=numbers)
+
+
 @program(normal(4, 64, 64, 16))
 def resize(x: Any) -> Any:
     return jax.image.resize(x, (4, 128, 128, 16), "bilinear")
