@@ -10,6 +10,7 @@ from typing import Final
 from hloom.analysis.column_reductions import is_column_reduction
 from hloom.analysis.combiners import grouping, is_choice
 from hloom.analysis.instructions import operation_of, used_results
+from hloom.analysis.values import number
 from hloom.codegen.accumulators import BLOCK, Blocks, carried, flatten, nested_reduction, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements
@@ -192,13 +193,13 @@ def position_operand(root: HloInstruction) -> int | None:
     It is an integer iota along the only reduced dimension. Return None if there is no such operand.
     """
     reduce = operation_of(root, Reduce)
-    for number, operand in enumerate(root.operands[: len(root.operands) // 2]):
+    for index, operand in enumerate(root.operands[: len(root.operands) // 2]):
         sizes, kind = operand.shape.dimensions, operand.shape.element_type
         long = [d for d in reduce.dimensions if sizes[d] != 1]
         match operand.operation:
             case Iota(iota_dimension=along) if kind.is_integer and long == [along]:
                 if sizes[along] - 1 <= kind.limits[1]:
-                    return number
+                    return index
             case _:
                 pass
     return None
@@ -266,8 +267,11 @@ class RowReduction(ReductionEmitter):
             sums = nested_reduction(self.vectors, outer, start, row, blocks, lane.trips // lanes)
         else:
             sums = self._side_by_side(lane, chains)
-        start = self.combiner.starts(initial, self.types)
-        total = self.combiner.combine(self.scalars, start, self._across(sums))
+        total = self._across(sums)
+        is_extreme = self.combiner.plain in ("maximum", "minimum")
+        if not is_extreme or number(self.initial[0]) != neutral:
+            start = self.combiner.starts(initial, self.types)
+            total = self.combiner.combine(self.scalars, start, total)
         return self.combiner.lower(total, self.types)
 
     def _side_by_side(self, lane: Variable, chains: int) -> list[Element]:
@@ -369,18 +373,21 @@ class RowReduction(ReductionEmitter):
     def _across(self, accumulators: list[Element]) -> list[Element]:
         """Emit the reduction across the lanes of each accumulator; return one scalar for each of them.
 
-        Each step combines the lower half of the lanes with the upper half.
+        Each step combines the lower half of the lanes with the upper half. Vectors stay as wide as a register
+        of 16 bytes: LLVM has no single instructions for some operations on shorter ones.
         """
-        lanes = self.vectors.lanes
-        while lanes > 1:
-            half = lanes // 2
-            low = [_lanes(a, range(half)) for a in accumulators]
-            high = [_lanes(a, range(half, lanes)) for a in accumulators]
-            narrow = Elements(self.function, half, {})
+        lanes = left = self.vectors.lanes
+        least = 16 // max(map(storage_bytes, self.types))
+        while left > 1:
+            half = left // 2
+            width = max(half, min(least, lanes))
+            low = [_lanes(a, range(width)) for a in accumulators]
+            high = [_lanes(a, [half + lane % half for lane in range(width)]) for a in accumulators]
+            narrow = Elements(self.function, width, {})
             if self._position is not None:
                 low, high = self._in_order(narrow, low, high)
             accumulators = [spread(narrow, x) for x in self.combiner.combine(narrow, low, high)]
-            lanes = half
+            lanes, left = width, half
         return [lane_zero(a) for a in accumulators]
 
     def _in_order(
