@@ -13,20 +13,20 @@ from dataclasses import replace
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
-from hloom.analysis.values import combiner, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import Window, WindowDimension
 from hloom.operations.arithmetic import Add, Multiply
 from hloom.operations.window_reduction import ReduceWindow
+from hloom.passes.expand.window_taps import lies_inside, neutral_combiner
 from hloom.passes.op_expander import OpExpander
 from hloom.passes.writing import Writer
 
-PASS: Final = 4
-"""What a separate kernel costs for an element of its result, in combinations of two elements."""
+STORE: Final = 4
+"""Cost of storing and loading one element between two reductions; combining two elements costs 1."""
 LONGEST: Final = 9
-"""Maximum size of a part of a divided row."""
-FEW: Final = 16
-"""Number of elements from which rows fill vectors."""
+"""Maximum size of a factor of a long window."""
+FULL: Final = 16
+"""Minimum length of a row that fills a vector."""
 
 
 class SeparableWindows(OpExpander, name="separable-windows", of=ReduceWindow):
@@ -38,14 +38,11 @@ class SeparableWindows(OpExpander, name="separable-windows", of=ReduceWindow):
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
         """Write a reduction of windows as one or several ones of fewer combinations or of longer rows."""
-        windows, combine = operation_of(i, ReduceWindow).window, combiner(i)
-        if combine is None or not all(o.shape.is_static and _is_row_major(o) for o in (i, *i.operands)):
+        windows, combine = operation_of(i, ReduceWindow).window, neutral_combiner(i)
+        if combine is None or not all(map(_is_row_major, (i, *i.operands))):
             return None
         kind, sizes = i.shape.element_type, i.operands[0].shape.dimensions
-        if kind.is_complex or kind.bits < 8 or 0 in (*sizes, *i.shape.dimensions):
-            return None
-        neutral = combine.neutral_element(kind)
-        if neutral is None or number(i.operands[1]) != neutral:
+        if 0 in (*sizes, *i.shape.dimensions):
             return None
         ordered = kind.is_floating and (
             isinstance(combine, Multiply) or (isinstance(combine, Add) and kind.bits < 32)
@@ -85,12 +82,12 @@ def _joined(sizes: Sequence[int], windows: Window) -> tuple[tuple[int, ...], Win
     count = next((n for n, d in enumerate(reversed(windows)) if d != WindowDimension(1)), len(windows))
     last = len(windows) - count
     inner = math.prod(sizes[last:])
-    if count == 0 or sizes[-1] >= FEW:
+    if count == 0 or sizes[-1] >= FULL:
         return tuple(sizes), windows
-    if inner >= FEW or last == 0:
+    if inner >= FULL or last == 0:
         return (*sizes[:last], inner), (*windows[:last], WindowDimension(1))
     d = windows[last - 1]
-    if d.stride != 1 or d.base_dilation != 1 or not _is_inside(d, sizes[last - 1]):
+    if d.stride != 1 or not lies_inside(d, sizes[last - 1]):
         return tuple(sizes), windows
     wide = replace(
         d,
@@ -114,21 +111,21 @@ def _steps(sizes: Sequence[int], windows: Window) -> list[Window]:
 
 
 def _cost(sizes: Sequence[int], steps: Sequence[Window]) -> int:
-    """Return the combinations of reductions one after another, with what their results cost."""
+    """Return the cost of successive reductions: their combinations, and the stores of their results."""
     cost = 0
     for windows in steps:
         sizes = tuple(map(WindowDimension.output_size, windows, sizes))
-        cost += math.prod(sizes) * (math.prod(d.size for d in windows) + PASS)
+        cost += math.prod(sizes) * (math.prod(d.size for d in windows) + STORE)
     return cost
 
 
 def _parts(d: WindowDimension, size: int) -> Iterator[WindowDimension]:
-    """Yield the windows along one dimension whose windows of windows are the given ones.
+    """Yield windows along one dimension whose successive reductions equal that of the given window.
 
     Only the first has padding.
     """
-    factors = _factors(d.size) if _is_inside(d, size) else []
-    if d.stride != 1 or d.base_dilation != 1 or len(factors) < 2:
+    factors = _factors(d.size) if d.stride == 1 and lies_inside(d, size) else []
+    if len(factors) < 2:
         yield d
         return
     first, *others = factors
@@ -138,11 +135,6 @@ def _parts(d: WindowDimension, size: int) -> Iterator[WindowDimension]:
     for factor in others:
         yield WindowDimension(factor, window_dilation=d.window_dilation * length)
         length *= factor
-
-
-def _is_inside(d: WindowDimension, size: int) -> bool:
-    """Return whether most windows lie inside of the base; those of cumulative reductions do not."""
-    return 2 * (d.dilated_size - 1) <= size
 
 
 def _factors(size: int) -> list[int]:

@@ -12,14 +12,12 @@ import math
 import numpy as np
 
 from hloom.analysis.instructions import operation_of
-from hloom.analysis.values import combiner, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
-from hloom.ir.window import WindowDimension
 from hloom.operations.arithmetic import Add, Multiply
 from hloom.operations.movement import Pad, Slice
 from hloom.operations.window_reduction import ReduceWindow
-from hloom.passes.expand.window_taps import tap_ranges
+from hloom.passes.expand.window_taps import lies_inside, neutral_combiner, tap_ranges
 from hloom.passes.op_expander import OpExpander
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32
@@ -40,24 +38,13 @@ class StencilWindows(OpExpander, name="stencil-windows", of=ReduceWindow):
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
         """Write a reduction of small windows, whose initial value is neutral, as a combination of arrays."""
-        windows, combine = operation_of(i, ReduceWindow).window, combiner(i)
-        if combine is None or not all(o.shape.is_static for o in (i, *i.operands)):
-            return None
-        kind = i.shape.element_type
+        windows, combine = operation_of(i, ReduceWindow).window, neutral_combiner(i)
         minor = [size for size in i.shape.dimensions if size > 1][-1:] or [0]
-        if kind.is_complex or kind.bits < 8 or minor[0] < self.shortest:
+        if combine is None or minor[0] < self.shortest:
             return None
-        neutral = combine.neutral_element(kind)
-        if neutral is None or number(i.operands[1]) != neutral:
-            return None
-        if not all(map(_is_inside, windows, i.operands[0].shape.dimensions)):
+        if not all(map(lies_inside, windows, i.operands[0].shape.dimensions)):
             return None
         return _combined(w, i, combine) if 1 < math.prod(d.size for d in windows) <= self.most else None
-
-
-def _is_inside(d: WindowDimension, size: int) -> bool:
-    """Return whether most windows lie inside of an undilated base; those of cumulative sums do not."""
-    return d.base_dilation == 1 and 2 * (d.size - 1) * d.window_dilation <= size
 
 
 def _combined(w: Writer, i: HloInstruction, combine: Operation) -> HloInstruction:

@@ -1,9 +1,32 @@
-"""Windows as shifted arrays: what an element of the window, a tap, reads at all positions of the window."""
+"""Windows as shifted arrays: what an element of the window, a tap, reads at all positions of the window.
+
+Also what passes over reductions of windows ask first: the operation, and whether windows lie in the array.
+"""
 
 from __future__ import annotations
 
+from hloom.analysis.values import combiner, number
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
 from hloom.ir.window import PaddingDimension, SliceDimension, WindowDimension
 from hloom.operations.convolution import under_tap
+
+
+def neutral_combiner(i: HloInstruction) -> Operation | None:
+    """Return the operation by which a static reduce-window combines real numbers from its neutral element.
+
+    Returns None for other computations, initial values and types, and for numbers of less than a byte.
+    """
+    operation, kind = combiner(i), i.shape.element_type
+    if operation is None or not all(x.shape.is_static for x in (i, *i.operands)):
+        return None
+    neutral = None if kind.is_complex or kind.bits < 8 else operation.neutral_element(kind)
+    return None if neutral is None or number(i.operands[1]) != neutral else operation
+
+
+def lies_inside(d: WindowDimension, size: int) -> bool:
+    """Return whether most windows lie inside of an undilated base; those of cumulative sums do not."""
+    return d.base_dilation == 1 and 2 * (d.dilated_size - 1) <= size
 
 
 def tap_ranges(

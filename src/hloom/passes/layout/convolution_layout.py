@@ -16,7 +16,7 @@ from hloom.passes.rules.dimensions import inverse
 from hloom.passes.writing import Writer
 
 LANES: Final = 16
-"""Number of input features in a vector of f32; half as many fill one, too."""
+"""Lanes of a vector of f32 with AVX-512. Kernels also sum half vectors of input features."""
 
 
 class ConvolutionLayout(OpExpander, name="convolution-layout", of=Convolution):
@@ -52,7 +52,7 @@ class ConvolutionLayout(OpExpander, name="convolution-layout", of=Convolution):
         pays = groups == 1 and taps >= self.least_taps and (is_minor or depth >= self.least_depth)
         if not pays or i.shape.element_type.is_complex:
             return None
-        operands = _deepened(w, i, convolution, outputs, depth)
+        operands = _padded_features(w, i, convolution, outputs, depth)
         new = arranged(i, convolution, operands, deep=True) if depth >= self.least_depth else None
         return w.like(convolution, *operands) if new is None and operands != i.operands else new
 
@@ -65,10 +65,10 @@ def _sizes(i: HloInstruction, convolution: Convolution) -> tuple[int, int, int]:
     return outputs, depth, math.prod(kernel[d] for d in labels.kernel_spatial_dimensions)
 
 
-def _deepened(
+def _padded_features(
     w: Writer, i: HloInstruction, convolution: Convolution, outputs: int, depth: int
 ) -> Sequence[HloInstruction]:
-    """Return the operands of a convolution with zeros for input features that vectors lack; few are left."""
+    """Return the operands with input features padded by zeros to whole vectors; without change if few."""
     lanes = LANES if depth > 2 * LANES else LANES // 2
     if depth % (LANES // 2) == 0 or depth <= (LANES // 2 if outputs == 1 else 2 * LANES):
         return i.operands
