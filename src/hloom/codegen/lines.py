@@ -64,7 +64,10 @@ class Lines:
         return (sizes[0], self.lanes if len(sizes) == 1 and self.lanes else 1) if sizes else (1, 1)
 
     def walk(self, e: Elements, begin: Value, end: Value, body: Callable[[Place], None]) -> None:
-        """Run ``body`` for every line, or every group of neighboring lines; the outermost loop is given."""
+        """Run ``body`` for every line, or every group of neighboring lines; the outermost loop is given.
+
+        The last group may overlap the one before: ``body`` must not overwrite what it reads.
+        """
         variables = self.variables
         loops = [v for v in variables if v is not None and v.extent != 1]
 
@@ -72,7 +75,7 @@ class Lines:
             return tuple(at if v is None else Index.of(v) for v in variables)
 
         if self.lanes:
-            loop_nest(e, loops, lambda: body(place), begin, end)
+            loop_nest(e, loops, lambda: body(place), begin, end, repeats=True)
             return
         with outer_loops(e.function, loops, begin, end), e.scope():
             body(place)
