@@ -58,9 +58,14 @@ def prepare() -> Path:
     return PYTHON
 
 
+def is_native() -> bool:
+    """Return whether this Python runs without qemu."""
+    return Path(sys.executable) != PYTHON
+
+
 def started(program: Path) -> list[Path]:
     """Return the command that starts a compiled program: under qemu if this Python is."""
-    return [FOLDER / "qemu-aarch64", program] if Path(sys.executable) == PYTHON else [program]
+    return [program] if is_native() else [FOLDER / "qemu-aarch64", program]
 
 
 def _download_packages() -> list[Path]:

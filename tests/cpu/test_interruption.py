@@ -19,6 +19,7 @@ from hloom.cpu.program import emit_program
 from hloom.cpu.runtime.interruption import POLL_FUNCTION
 from hloom.devices.threads import Stopped
 from hloom.runtime.custom_call import unregister_custom_call
+from tests.aarch64.environment import is_native
 from tests.evaluation import parse
 from tests.interruption import SOON, Alarm, computed, interrupted
 from tests.reducers import MAXIMUM
@@ -236,7 +237,8 @@ def test_ctrl_c_between_the_ranges_of_a_kernel(threads: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < SOON  # all kernels together take more than 10 s
+    # all kernels together take more than 10 s, on an emulated processor half an hour
+    assert float(done.stdout) < (SOON if is_native() else 20 * SOON)
 
 
 def test_exit_during_a_loop_in_a_daemon_thread() -> None:

@@ -13,6 +13,7 @@ from hloom.cpu.kernels.linear_algebra.cholesky import emit_cholesky_call, factor
 from hloom.cpu.kernels.linear_algebra.library_calls import emit_library_call, workspace_bytes
 from hloom.cpu.kernels.linear_algebra.lu import emit_lu_call, factors_by_lu
 from hloom.cpu.kernels.linear_algebra.small_matrices import emit_small_matrices, factors_small_matrices
+from hloom.cpu.kernels.linear_algebra.tridiagonal import emit_tridiagonal_solve, solves_tridiagonal_systems
 from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.host import emit_host_call
 from hloom.errors import HloError, ParseError
@@ -45,6 +46,7 @@ _OWN_KERNELS: Final[list[tuple[Callable[[LapackCall], bool], EmitCall]]] = [
     (factors_small_matrices, emit_small_matrices),
     (factors_by_cholesky, emit_cholesky_call),
     (factors_by_lu, emit_lu_call),
+    (solves_tridiagonal_systems, emit_tridiagonal_solve),
 ]
 """Kernels that compute calls of LAPACK without it, each after the test of whether it does."""
 

@@ -1,0 +1,208 @@
+"""Solutions of tridiagonal systems: LAPACK's gtsv without its calls, many systems in lanes.
+
+Each lane eliminates its lower diagonal row by row. Where the element below the diagonal is larger than the
+one on it, the lane exchanges the two rows by selections; the upper factor then has a second diagonal, which
+is stored in place of the lower one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.lane_algebra import Scratch, element, minus_product, number, parts, quotient, scatter
+from hloom.codegen.llvm import I1, I32, I64, PTR, Module, Value
+from hloom.codegen.loops import LoopKernel, lanes_text, loop_nest
+from hloom.codegen.types import Element, storage_bytes
+from hloom.cpu.kernels.movement.transposition import transposed
+from hloom.cpu.program import ProgramEmitter
+from hloom.ir.affine import Index, Variable
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.lapack.calls import LapackCall
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+ENOUGH: Final = 4
+"""Number of systems from which lanes pay."""
+STACK_BYTES: Final = 1 << 18
+"""Bytes of stack for the systems of all lanes."""
+TILE: Final = 8
+"""Largest side of the squares that are transposed in registers."""
+
+
+def solves_tridiagonal_systems(call: LapackCall) -> bool:
+    """Return whether `emit_tridiagonal_solve` emits code for a LAPACK call, so that LAPACK is not needed."""
+    if call.routine[1:] != "gtsv" or call.batch < ENOUGH or 0 in call.arrays[3].dimensions:
+        return False
+    return _system_bytes(call) * ENOUGH <= STACK_BYTES
+
+
+def emit_tridiagonal_solve(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
+    """Emit the call of a kernel that solves the tridiagonal systems of a LAPACK call, without LAPACK."""
+    kind = i.operands[0].shape.element_type
+    pointers = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
+    kernel = program.shared(lambda name: _kernel(program.module, name, kind, call, len(pointers)))
+    program.call(i, kernel, pointers)
+
+
+def _system_bytes(call: LapackCall) -> int:
+    return sum(array.bytes for array in call.arrays[:4])
+
+
+def _kernel(module: Module, name: str, kind: ElementType, call: LapackCall, count: int) -> LoopKernel:
+    """Emit the kernel (operands..., results..., begin, end) that solves systems begin <= n < end."""
+    f = module.function(name, [PTR] * count + [I64, I64])
+    lanes = max(8, 64 // storage_bytes(kind))
+    while lanes > ENOUGH and (lanes > call.batch or _system_bytes(call) * lanes > STACK_BYTES):
+        lanes //= 2
+    system, e = Variable(call.batch, "b"), Elements(f, lanes, {})
+    solver = _Solver(e, kind, call, system)
+    loop_nest(e, [system], solver.run, *f.parameters[-2:], repeats=True)
+    f.finish()
+    work = 16 * call.batch * sum(array.count for array in call.arrays[:4])
+    return LoopKernel(name, call.batch, lanes, work, f"{lanes_text(lanes)} across systems")
+
+
+class _Solver:
+    """Emits the solution of tridiagonal systems, one in each lane.
+
+    Attributes:
+        lower, diagonal, upper: the diagonals, on the stack; row k has elements number k of all three.
+        b: the right-hand sides, on the stack.
+        failed_at: in each lane, the row whose pivot is 0, counted from 1; 0 if there is none.
+    """
+
+    def __init__(self, e: Elements, kind: ElementType, call: LapackCall, system: Variable) -> None:
+        self.e, self.f, self.kind, self.system = e, e.function, kind, system
+        self.rows, self.columns = call.arrays[3].dimensions
+        sizes = [[self.rows]] * 3 + [[self.rows, self.columns]]
+        views = [
+            View(pointer, kind, (call.batch, *size))
+            for pointer, size in zip(self.f.parameters, [*sizes, *sizes], strict=False)
+        ]
+        self.operands, self.results = views[:4], views[4:]
+        self.info = View(self.f.parameters[8], et.S32, (call.batch,))
+        self.arrays = [Scratch(e, kind, size) for size in sizes]
+        self.lower, self.diagonal, self.upper, self.b = self.arrays
+        self.failed_at = Scratch(e, et.S32, [])
+
+    def run(self) -> None:
+        """Emit the loads of systems, elimination, substitution, and the stores of factors and solutions.
+
+        A system with a pivot of 0 keeps what it has at that step.
+        """
+        f = self.f
+        for view, array in zip(self.operands, self.arrays, strict=True):
+            self._copy(view, array, stores=False)
+        self.failed_at.set(f.constant(I32.vector(self.e.lanes), 0))
+        last = self.rows - 1
+        with f.loop(0, max(last - 1, 0)) as loop, self.e.scope():
+            self._eliminate(loop.index, has_row_after_next=True)
+        if last:
+            self._eliminate(f.constant(I64, last - 1), has_row_after_next=False)
+        end = f.constant(I64, last)
+        self._note(self._is_zero(self.diagonal.get(end)), end)
+        with f.loop(0, self.columns) as loop, self.e.scope():
+            self._substitute(loop.index)
+        for view, array in zip(self.results, self.arrays, strict=True):
+            self._copy(view, array, stores=True)
+        scatter(self.e, self.info, (Index.of(self.system),), self.failed_at.get())
+
+    def _copy(self, view: View, array: Scratch, *, stores: bool) -> None:
+        """Emit the copy of an array's elements of all lanes to the stack, or back, as transposed squares."""
+        f, lanes, system = self.f, self.e.lanes, self.system.value
+        assert isinstance(system, Value)
+        part = array.type.scalar
+        count = math.prod(array.sizes) * array.count
+        side = min(TILE, lanes, 1 << (count.bit_length() - 1))
+        vector = part.vector(side)
+        with f.loop(0, -(-count // side)) as squares, f.loop(0, lanes, side) as groups:
+            first = f.intrinsic("smin", squares.index * side, f.constant(I64, count - side))
+            of_systems = [
+                f.offset(view.pointer, (system + groups.index + k) * count + first, part) for k in range(side)
+            ]
+            of_lanes = [
+                f.offset(array.pointer, (first + k) * lanes + groups.index, part) for k in range(side)
+            ]
+            sources, targets = (of_lanes, of_systems) if stores else (of_systems, of_lanes)
+            lines = [f.load(vector, address, align=part.size) for address in sources]
+            for line, address in zip(transposed(lines), targets, strict=True):
+                f.store(line, address, align=part.size)
+
+    def _eliminate(self, k: Value, *, has_row_after_next: bool) -> None:
+        """Emit the elimination of the element below row ``k`` of the diagonal."""
+        below = k + 1
+        pivot, low, high = self.diagonal.get(k), self.lower.get(below), self.upper.get(k)
+        next_pivot = self.diagonal.get(below)
+        keeps = self._size(pivot).compare("oge", self._size(low))
+        self._note(keeps & self._is_zero(pivot), k)
+        active = self._active()
+        divisor = _select(keeps, pivot, low)
+        one = number(self.e, self.kind, 1)
+        factor = quotient(self.e, _select(keeps, low, pivot), _select(active, divisor, one))
+        above, rest = _select(keeps, high, next_pivot), _select(keeps, next_pivot, high)
+        self._set(active, self.diagonal, _select(keeps, pivot, low), k)
+        self._set(active, self.diagonal, minus_product(self.e, rest, factor, above), below)
+        self._set(active, self.upper, above, k)
+        if has_row_after_next:
+            zero, after = number(self.e, self.kind, 0), self.upper.get(below)
+            self._set(active, self.lower, _select(keeps, zero, after), below)
+            filled = minus_product(self.e, zero, factor, after)
+            self._set(active, self.upper, _select(keeps, after, filled), below)
+        with self.f.loop(0, self.columns) as loop, self.e.scope():
+            upper, lower = self.b.get(k, loop.index), self.b.get(below, loop.index)
+            first, second = _select(keeps, upper, lower), _select(keeps, lower, upper)
+            self._set(active, self.b, first, k, loop.index)
+            self._set(active, self.b, minus_product(self.e, second, factor, first), below, loop.index)
+
+    def _substitute(self, column: Value) -> None:
+        """Emit the substitution from the last row upwards for a right-hand side."""
+        f, active, zero = self.f, self._active(), number(self.e, self.kind, 0)
+        count = len(parts(zero))
+        end = f.constant(I64, self.rows - 1)
+        x = quotient(self.e, self.b.get(end, column), self.diagonal.get(end))
+        self._set(active, self.b, x, end, column)
+        if self.rows == 1:
+            return
+        k = f.constant(I64, self.rows - 2)
+        x_before = minus_product(self.e, self.b.get(k, column), self.upper.get(k), x)
+        x_before = quotient(self.e, x_before, self.diagonal.get(k))
+        self._set(active, self.b, x_before, k, column)
+        with f.loop(0, self.rows - 2, 1, [*parts(x_before), *parts(x)]) as loop, self.e.scope():
+            k = f.constant(I64, self.rows - 3) - loop.index
+            first, second = element(loop.values[:count]), element(loop.values[count:])
+            total = minus_product(self.e, self.b.get(k, column), self.upper.get(k), first)
+            total = minus_product(self.e, total, self.lower.get(k + 1), second)
+            total = quotient(self.e, total, self.diagonal.get(k))
+            self._set(active, self.b, total, k, column)
+            loop.next(*parts(total), *parts(first))
+
+    def _set(self, active: Value, array: Scratch, value: Element, *index: Value) -> None:
+        """Emit the store of an element in the lanes of the mask ``active``."""
+        array.set(_select(active, value, array.get(*index)), *index)
+
+    def _active(self) -> Value:
+        (failed_at,) = parts(self.failed_at.get())
+        return failed_at.compare("eq", 0)
+
+    def _note(self, has_failed: Value, k: Value) -> None:
+        """Emit code to record row ``k`` as failed, in lanes of ``has_failed`` that did not fail before."""
+        (earlier,) = parts(self.failed_at.get())
+        row = (k + 1).cast("trunc", I32).splat(self.e.lanes)
+        self.failed_at.set((has_failed & earlier.compare("eq", 0)).select(row, earlier))
+
+    def _size(self, x: Element) -> Value:
+        """Emit the size of ``x`` for the choice of a pivot: |x|, or |re| + |im| if complex, as in LAPACK."""
+        real, *imaginary = (self.f.intrinsic("fabs", part) for part in parts(x))
+        return real + imaginary[0] if imaginary else real
+
+    def _is_zero(self, x: Element) -> Value:
+        result = self.f.constant(I1.vector(self.e.lanes), 1)
+        for part in parts(x):
+            result = result & part.compare("oeq", 0.0)
+        return result
+
+
+def _select(mask: Value, chosen: Element, other: Element) -> Element:
+    return element([mask.select(a, b) for a, b in zip(parts(chosen), parts(other), strict=True)])
