@@ -56,10 +56,11 @@ def dense(lower: Array, diagonal: Array, upper: Array) -> Array:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize(
+    ("batch", "columns"), [(4, 1), (4, 3), (5, 1), (17, 3), (40, 1), (1, 4), (1, 33), (3, 9), (2, 16)]
+)
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 21, 100])
-@pytest.mark.parametrize("batch", [4, 5, 17, 40])
-def test_solutions(kind: str, columns: int, n: int, batch: int) -> None:
+def test_solutions(kind: str, n: int, batch: int, columns: int) -> None:
     """Half of the rows of random systems are exchanged.
 
     A row of |L| |U| is at most 2 times 3 times 2 times the largest element of the matrix: pivots are the
@@ -104,6 +105,24 @@ def test_a_pivot_of_zero_ends_its_system_only(kind: str) -> None:
         agreement.within(result, expected, 64 * np.finfo(result.dtype).eps * np.ones(result.shape) * 4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("pivot", [None, 0, 3, 5])
+def test_columns_of_few_systems_are_those_of_the_library(kind: str, batch: int, pivot: int | None) -> None:
+    arguments = [np.clip(a.real, -1, 1).astype(KINDS[kind]) for a in systems(kind, batch, 6, 5)]
+    lower, diagonal, upper, b = arguments
+    diagonal += 4
+    if pivot is not None:
+        diagonal[0, pivot] = 0
+        lower[0, pivot : pivot + 2] = 0
+    results = solve(kind, arguments)
+    for column in range(5):
+        one = solve_one_by_one(kind, [lower, diagonal, upper, b[:, :, column : column + 1]])
+        agreement.same(results[4], one[4])
+        for result, expected in zip([*results[:3], results[3][:, :, column, None]], one[:4], strict=True):
+            agreement.within(result, expected, 64 * np.finfo(result.dtype).eps * np.ones(result.shape) * 4)
+
+
 def test_nan_stays_in_its_system() -> None:
     arguments = systems("f32", 16, 12, 1)
     clean = solve("f32", arguments)
@@ -115,8 +134,12 @@ def test_nan_stays_in_its_system() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "n", "own"), [(3, 10, False), (4, 10, True), (4, 4000, True), (4, 5000, False)]
+    ("batch", "n", "columns", "own"),
+    [
+        *[(3, 10, 1, False), (4, 10, 1, True), (4, 4000, 1, True), (4, 5000, 1, False)],
+        *[(1, 10, 3, False), (1, 10, 4, True), (1, 4000, 9, True), (1, 5000, 9, False)],
+    ],
 )
-def test_few_or_large_systems_are_those_of_the_library(batch: int, n: int, own: bool) -> None:
-    module = compiled(filled("f32", *text(batch, n, 1))).program.module
+def test_few_or_large_systems_are_those_of_the_library(batch: int, n: int, columns: int, own: bool) -> None:
+    module = compiled(filled("f32", *text(batch, n, columns))).program.module
     assert ("lapack.sgtsv" in print_module(module)) != own
