@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I64, Type, Value
+from hloom.codegen.llvm import I32, I64, Type, Value
 from hloom.codegen.llvm.memory import scatter as scatter_lanes
 from hloom.codegen.types import Element, register_type, storage_type
 from hloom.ir.affine import Index, Indices, linearize
+from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 
@@ -64,6 +65,18 @@ def by_real(a: Element, divisor: Value) -> Element:
     if isinstance(a, tuple):
         return a[0] / divisor, a[1] / divisor
     return a / divisor
+
+
+def pivot_size(e: Elements, x: Element) -> Value:
+    """Return the size of x for the choice of a pivot: |x|, or |re| + |im| if complex, as in LAPACK."""
+    real, *imaginary = (e.function.intrinsic("fabs", e.wide(part)) for part in parts(x))
+    return real + imaginary[0] if imaginary else real
+
+
+def is_zero(x: Element) -> Value:
+    """Return whether an element is 0."""
+    result, *others = (part.compare("oeq", 0.0) for part in parts(x))
+    return result & others[0] if others else result
 
 
 def number(e: Elements, kind: ElementType, value: complex) -> Element:
@@ -122,6 +135,32 @@ class Scratch:
         f = self.e.function
         for k, part in enumerate(parts(element)):
             f.store(self.e.wide(part), self._place(indices, k), align=self.type.size)
+
+
+class FailedSteps:
+    """In each lane, which step of an algorithm was the first to fail, counted from 1; 0 if none did."""
+
+    def __init__(self, e: Elements) -> None:
+        self.e, self._numbers = e, Scratch(e, et.S32, [])
+
+    def clear(self) -> None:
+        """Emit code to record that no step has failed."""
+        self._numbers.set(self.e.function.constant(I32.vector(self.e.lanes), 0))
+
+    def note(self, has_failed: Value, k: Value) -> None:
+        """Emit code to record step ``k`` as failed, in lanes of ``has_failed`` that did not fail before."""
+        earlier = self.numbers
+        step = (k + 1).cast("trunc", I32).splat(self.e.lanes)
+        self._numbers.set((has_failed & earlier.compare("eq", 0)).select(step, earlier))
+
+    @property
+    def numbers(self) -> Value:
+        return real_part(self._numbers.get())
+
+    @property
+    def none(self) -> Value:
+        """Return the mask of the lanes in which no step has failed."""
+        return self.numbers.compare("eq", 0)
 
 
 def copy_matrix(scratch: Scratch, view: View, matrix: Index, *, stores: bool) -> None:

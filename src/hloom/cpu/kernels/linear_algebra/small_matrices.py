@@ -13,14 +13,17 @@ from typing import Final
 from hloom.codegen.accumulators import unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lane_algebra import (
+    FailedSteps,
     Scratch,
     by_real,
     conjugate,
     copy_matrix,
     element,
+    is_zero,
     minus_product,
     number,
     parts,
+    pivot_size,
     quotient,
     real_part,
     scatter,
@@ -94,7 +97,7 @@ class _Factors(ABC):
 
     Attributes:
         a: the elements of the matrices, on the stack.
-        failed_at: in each lane, which step was the first to fail, counted from 1; 0 if none did.
+        failed: the first failed step of each lane.
     """
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, matrix: Index) -> None:
@@ -105,7 +108,7 @@ class _Factors(ABC):
         self.source, self.factors = View(source, kind, sizes), View(factors, kind, sizes)
         self.info = View(info, et.S32, (call.batch,))
         self.a = Scratch(e, kind, [self.rows, self.columns])
-        self.failed_at = Scratch(e, et.S32, [])
+        self.failed = FailedSteps(e)
 
     @abstractmethod
     def factor(self) -> None:
@@ -114,16 +117,10 @@ class _Factors(ABC):
     def run(self) -> None:
         """Emit the loads of the matrices, their factorization, and the stores of factors and failed steps."""
         copy_matrix(self.a, self.source, self.matrix, stores=False)
-        self.failed_at.set(self.f.constant(I32.vector(self.e.lanes), 0))
+        self.failed.clear()
         self.factor()
         copy_matrix(self.a, self.factors, self.matrix, stores=True)
-        scatter(self.e, self.info, (self.matrix,), self.failed_at.get())
-
-    def note(self, has_failed: Value, k: Value) -> None:
-        """Emit code to record step ``k`` as failed, in lanes of ``has_failed`` that did not fail before."""
-        earlier = real_part(self.failed_at.get())
-        is_first = has_failed & earlier.compare("eq", 0)
-        self.failed_at.set(is_first.select(self.number(k) + 1, earlier))
+        scatter(self.e, self.info, (self.matrix,), self.failed.numbers)
 
     def number(self, i: Value) -> Value:
         """Emit the broadcast of a row index, as i32, to every lane."""
@@ -152,18 +149,13 @@ class _Lu(_Factors):
 
         Of several equally large elements, it takes the first one.
         """
-        start = [self.size(self.a.get(k, k)), self.number(k)]
+        start = [pivot_size(self.e, self.a.get(k, k)), self.number(k)]
         with self.f.loop(k + 1, self.rows, 1, start) as loop, self.e.scope():
             largest, row = loop.values
-            size = self.size(self.a.get(loop.index, k))
+            size = pivot_size(self.e, self.a.get(loop.index, k))
             is_larger = size.compare("ogt", largest)
             loop.next(is_larger.select(size, largest), is_larger.select(self.number(loop.index), row))
         return loop.values[1]
-
-    def size(self, x: Element) -> Value:
-        """Emit the size of ``x`` for the choice of a pivot: |x|, or |re| + |im| if complex, as in LAPACK."""
-        real, *imaginary = (self.f.intrinsic("fabs", self.e.wide(part)) for part in parts(x))
-        return real + imaginary[0] if imaginary else real
 
     def exchange(self, k: Value, row: Value) -> None:
         """Emit the exchange, in each lane, of row ``k`` with the lane's pivot row ``row``."""
@@ -181,12 +173,10 @@ class _Lu(_Factors):
     def divisor(self, k: Value) -> Element:
         """Emit the pivot of step ``k``, replaced by 1 where it is 0; such steps are recorded as failed."""
         pivot = parts(self.a.get(k, k))
-        is_zero = pivot[0].compare("oeq", 0.0)
-        for part in pivot[1:]:
-            is_zero = is_zero & part.compare("oeq", 0.0)
-        self.note(is_zero, k)
+        fails = is_zero(element(pivot))
+        self.failed.note(fails, k)
         ones = parts(number(self.e, self.kind, 1))
-        return element([is_zero.select(one, part) for one, part in zip(ones, pivot, strict=True)])
+        return element([fails.select(one, part) for one, part in zip(ones, pivot, strict=True)])
 
     def eliminate(self, k: Value, divisor: Element) -> None:
         """Emit step ``k`` of an LU factorization.
@@ -243,14 +233,14 @@ class _Cholesky(_Factors):
         """
         with self.f.loop(0, self.rows) as columns, self.e.scope():
             j = columns.index
-            active = real_part(self.failed_at.get()).compare("eq", 0)
+            active = real_part(self.failed.numbers).compare("eq", 0)
             square = real_part(self.reduced(j, j))
             is_positive = square.compare("ogt", 0.0)
             root = is_positive.select(self.f.intrinsic("sqrt", square), square)
             zero = self.f.constant(square.type, 0.0)
             self.set(active, (root, zero) if self.kind.is_complex else root, j, j)
             in_every_lane = self.f.constant(I1.vector(self.e.lanes), 1)
-            self.note(is_positive ^ in_every_lane, j)
+            self.failed.note(is_positive ^ in_every_lane, j)
             with self.f.loop(j + 1, self.rows) as rows, self.e.scope():
                 value = by_real(self.reduced(rows.index, j), root)
                 self.set(active & is_positive, value, rows.index, j)

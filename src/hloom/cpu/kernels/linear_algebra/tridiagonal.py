@@ -13,8 +13,18 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.lane_algebra import Scratch, element, minus_product, number, parts, quotient
-from hloom.codegen.llvm import I1, I32, I64, PTR, Module, Value
+from hloom.codegen.lane_algebra import (
+    FailedSteps,
+    Scratch,
+    element,
+    is_zero,
+    minus_product,
+    number,
+    parts,
+    pivot_size,
+    quotient,
+)
+from hloom.codegen.llvm import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, lanes_text, loop_nest
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.movement.transposition import transposed
@@ -89,7 +99,7 @@ class _Solver(ABC):
         columns: the number of right-hand sides of each lane.
         lower, diagonal, upper: the diagonals, on the stack; row k has elements number k of all three.
         b: the right-hand sides, on the stack.
-        failed_at: in each lane, the row whose pivot is 0, counted from 1; 0 if there is none.
+        failed: the row of each lane whose pivot is 0.
     """
 
     def __init__(self, e: Elements, kind: ElementType, call: LapackCall, columns: int) -> None:
@@ -104,7 +114,7 @@ class _Solver(ABC):
         self.info = View(self.f.parameters[8], et.S32, (call.batch,))
         self.arrays = [Scratch(e, kind, size) for size in (*sizes, (self.rows, columns))]
         self.lower, self.diagonal, self.upper, self.b = self.arrays
-        self.failed_at = Scratch(e, et.S32, [])
+        self.failed = FailedSteps(e)
 
     @abstractmethod
     def copy(self, view: View, array: Scratch, *, stores: bool) -> None:
@@ -122,14 +132,14 @@ class _Solver(ABC):
         f = self.f
         for view, array in zip(self.operands, self.arrays, strict=True):
             self.copy(view, array, stores=False)
-        self.failed_at.set(f.constant(I32.vector(self.e.lanes), 0))
+        self.failed.clear()
         last = self.rows - 1
         with f.loop(0, max(last - 1, 0)) as loop, self.e.scope():
             self._eliminate(loop.index, has_row_after_next=True)
         if last:
             self._eliminate(f.constant(I64, last - 1), has_row_after_next=False)
         end = f.constant(I64, last)
-        self._note(self._is_zero(self.diagonal.get(end)), end)
+        self.failed.note(is_zero(self.diagonal.get(end)), end)
         with f.loop(0, self.columns) as loop, self.e.scope():
             self._substitute(loop.index)
         for view, array in zip(self.results, self.arrays, strict=True):
@@ -141,9 +151,9 @@ class _Solver(ABC):
         below = k + 1
         pivot, low, high = self.diagonal.get(k), self.lower.get(below), self.upper.get(k)
         next_pivot = self.diagonal.get(below)
-        keeps = self._size(pivot).compare("oge", self._size(low))
-        self._note(keeps & self._is_zero(pivot), k)
-        active = self._active()
+        keeps = pivot_size(self.e, pivot).compare("oge", pivot_size(self.e, low))
+        self.failed.note(keeps & is_zero(pivot), k)
+        active = self.failed.none
         divisor = _select(keeps, pivot, low)
         one = number(self.e, self.kind, 1)
         factor = quotient(self.e, _select(keeps, low, pivot), _select(active, divisor, one))
@@ -164,7 +174,7 @@ class _Solver(ABC):
 
     def _substitute(self, column: Value) -> None:
         """Emit the substitution from the last row upwards for a right-hand side."""
-        f, active, zero = self.f, self._active(), number(self.e, self.kind, 0)
+        f, active, zero = self.f, self.failed.none, number(self.e, self.kind, 0)
         count = len(parts(zero))
         end = f.constant(I64, self.rows - 1)
         x = quotient(self.e, self.b.get(end, column), self.diagonal.get(end))
@@ -187,27 +197,6 @@ class _Solver(ABC):
     def _set(self, active: Value, array: Scratch, value: Element, *index: Value) -> None:
         """Emit the store of an element in the lanes of the mask ``active``."""
         array.set(_select(active, value, array.get(*index)), *index)
-
-    def _active(self) -> Value:
-        (failed_at,) = parts(self.failed_at.get())
-        return failed_at.compare("eq", 0)
-
-    def _note(self, has_failed: Value, k: Value) -> None:
-        """Emit code to record row ``k`` as failed, in lanes of ``has_failed`` that did not fail before."""
-        (earlier,) = parts(self.failed_at.get())
-        row = (k + 1).cast("trunc", I32).splat(self.e.lanes)
-        self.failed_at.set((has_failed & earlier.compare("eq", 0)).select(row, earlier))
-
-    def _size(self, x: Element) -> Value:
-        """Emit the size of ``x`` for the choice of a pivot: |x|, or |re| + |im| if complex, as in LAPACK."""
-        real, *imaginary = (self.f.intrinsic("fabs", part) for part in parts(x))
-        return real + imaginary[0] if imaginary else real
-
-    def _is_zero(self, x: Element) -> Value:
-        result = self.f.constant(I1.vector(self.e.lanes), 1)
-        for part in parts(x):
-            result = result & part.compare("oeq", 0.0)
-        return result
 
 
 class _Systems(_Solver):
@@ -240,7 +229,7 @@ class _Systems(_Solver):
 
     def store_info(self) -> None:
         """Emit the store of a number in each lane."""
-        self.e.store(self.info, (Index.of(self.system),), self.failed_at.get())
+        self.e.store(self.info, (Index.of(self.system),), self.failed.numbers)
 
 
 class _Columns(_Solver):
@@ -269,7 +258,7 @@ class _Columns(_Solver):
 
     def store_info(self) -> None:
         """Emit the store of the only number."""
-        self.e.store(self.info, (self.system,), _first_lane(self.failed_at.get()))
+        self.e.store(self.info, (self.system,), _first_lane(self.failed.numbers))
 
 
 def _first_lane(x: Element) -> Element:
